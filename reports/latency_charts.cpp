@@ -30,7 +30,7 @@ struct Part {
 };
 
 // Methods that reuse entries time what they do in place of a prefill; of the others compressing follows it. Entries are
-// loaded while tokens are scored, so of loading only what goes on after scoring has a part.
+// loaded while tokens are scored and chosen, so of loading only what goes on after that has a part.
 constexpr Part kReuseParts[] = {
     {metrics::kScoreMs.name, "score"}, {metrics::kAlignMs.name, "align"}, {metrics::kPrefillMs.name, "prefill"}};
 constexpr Part kParts[] = {{metrics::kPrefillMs.name, "prefill"}, {metrics::kCompressMs.name, "compress"}};
@@ -53,7 +53,8 @@ void add_parts(std::vector<BarValue>& bars, const ExperimentData& data, const st
     }
   };
   if (const auto load = mean(metrics::kLoadMs.name)) {
-    const double rest = *load - mean(metrics::kScoreMs.name).value_or(0);
+    const double hidden = mean(metrics::kScoreMs.name).value_or(0) + mean(metrics::kAlignMs.name).value_or(0);
+    const double rest = *load - hidden;
     told += std::max(rest, 0.0);
     add_part("load not hidden", rest);
     add(kReuseParts);

@@ -19,8 +19,8 @@ namespace kvarena::evaluate {
 /// counts on), link_utilisation (share of decoding in which the link was occupied), verify_share (in passes that verify
 /// something), late_verifies, full_caches_kept, fallen_back, and of the last repeat, by pass, iteration_ms and
 /// iteration_bytes. Beside them, what the first moved between tiers. A method that reuses entries finds its memory
-/// primed by earlier requests: its prefill_ms is the pass over the tokens that it recomputes, beside load_ms, score_ms
-/// (while entries are loaded) and align_ms. Series hold one number a repeat, and every gap of the last repeat.
+/// primed by earlier requests: its prefill_ms is the pass over the tokens that it recomputes, beside load_ms and, while
+/// entries are loaded, score_ms and align_ms. Series hold one number a repeat, and every gap of the last repeat.
 [[nodiscard]] experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& request,
                                                         const EvaluatedMethod& evaluated,
                                                         const experiment::TimingSettings& settings);

@@ -28,6 +28,11 @@ ChunkCache compute_chunk(Transformer& model, std::span<const int32_t> tokens) {
   return cache;
 }
 
+bool MemoryChunkStore::contains(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  return chunks_.contains(key);
+}
+
 ChunkCache MemoryChunkStore::find(const std::string& key) {
   const std::lock_guard lock(mutex_);
   const auto it = chunks_.find(key);

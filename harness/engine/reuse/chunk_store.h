@@ -26,6 +26,8 @@ using ChunkCache = std::shared_ptr<const KvCache>;
 class ChunkStore {
  public:
   virtual ~ChunkStore() = default;
+  /// Whether the chunk is held, without touching its entries.
+  [[nodiscard]] virtual bool contains(const std::string& key) const = 0;
   /// Returns the chunk, null when it is not held.
   [[nodiscard]] virtual ChunkCache find(const std::string& key) = 0;
   virtual void put(const std::string& key, ChunkCache chunk) = 0;
@@ -34,6 +36,7 @@ class ChunkStore {
 /// Keeps every chunk in memory.
 class MemoryChunkStore final : public ChunkStore {
  public:
+  [[nodiscard]] bool contains(const std::string& key) const override;
   [[nodiscard]] ChunkCache find(const std::string& key) override;
   void put(const std::string& key, ChunkCache chunk) override;
   /// Bytes of all chunks held.

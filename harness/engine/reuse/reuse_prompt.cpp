@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <iterator>
 #include <numeric>
 
 #include "harness/core/error.h"
@@ -44,8 +45,8 @@ PrefixTree& prefixes(ReuseMemory& memory, const Reuser& reuser) {
   return memory.prefixes.try_emplace(reuser.block(), reuser.block()).first->second;
 }
 
-/// Fills `cache` with what the memory holds.
-void load(const Transformer& model, const ReusePrompt& prompt, const Reuser& reuser, ReuseMemory& memory,
+/// Fills `cache` with what the memory holds. With `upload` each chunk goes on to the model's device, if it has one.
+void load(Transformer& model, const ReusePrompt& prompt, const Reuser& reuser, ReuseMemory& memory, bool upload,
           KvCache& cache) {
   switch (reuser.source()) {
     case ReuseSource::nothing: return;
@@ -57,6 +58,7 @@ void load(const Transformer& model, const ReusePrompt& prompt, const Reuser& reu
         const ChunkCache chunk = memory.chunks->find(chunk_key(model, tokens_of(prompt, part)));
         KVARENA_ASSERT(chunk != nullptr, fmt::format("no entries of tokens {} to {}", part.begin, part.end));
         append_recovered(model, *chunk, cache);
+        if (upload) model.upload(cache, std::ssize(prompt.tokens) - cache.length);
       }
       return;
   }
@@ -83,6 +85,8 @@ ReusePrompt reuse_prompt_of(std::span<const int32_t> tokens, const PromptLayout&
 
 void prime(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout, const Reuser& reuser,
            ReuseMemory& memory) {
+  const auto speculative = reuser.speculative();
+  if (speculative && !speculative->path.empty()) (void)model.helper(speculative->path);
   const ReusePrompt prompt = reuse_prompt_of(tokens, layout, reuser);
   switch (reuser.source()) {
     case ReuseSource::nothing: return;
@@ -97,63 +101,82 @@ void prime(Transformer& model, std::span<const int32_t> tokens, const PromptLayo
       for (const PromptPart& part : prompt.parts) {
         const auto own = tokens_of(prompt, part);
         const std::string key = chunk_key(model, own);
-        if (memory.chunks->find(key) == nullptr) memory.chunks->put(key, compute_chunk(model, own));
+        if (!memory.chunks->contains(key)) memory.chunks->put(key, compute_chunk(model, own));
       }
       return;
   }
 }
 
-ReusedPrompt reuse_prompt(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout,
-                          const Reuser& reuser, ReuseMemory& memory) {
+ReuseRun::ReuseRun(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout,
+                   const Reuser& reuser, ReuseMemory& memory)
+    : model_(&model),
+      reuser_(&reuser),
+      prompt_(reuse_prompt_of(tokens, layout, reuser)),
+      result_{.cache = model.make_cache(), .logits = {}, .record = {}} {
   const Clock total;
-  const auto n = static_cast<int64_t>(tokens.size());
-  if (reuser.source() == ReuseSource::chunks) require_recoverable(model, n);
-  ReusePrompt prompt = reuse_prompt_of(tokens, layout, reuser);
-  ReusedPrompt result{.cache = model.make_cache(), .logits = {}, .record = {}};
-  ReuseRecord& record = result.record;
-  result.cache.prompt_length = n;
-  const auto load_entries = [&] {
-    const Clock clock;
-    load(model, prompt, reuser, memory, result.cache);
-    record.load_s = clock.seconds();
-  };
+  const auto n = std::ssize(tokens);
+  const bool chunks = reuser.source() == ReuseSource::chunks;
+  if (chunks) require_recoverable(model, n);
+  ReuseRecord& record = result_.record;
+  result_.cache.prompt_length = n;
 
+  const auto speculative = reuser.speculative();
+  const bool reads_itself = speculative && speculative->path.empty();  // in passes, which uploads must not meet
+  std::future<void> loading = std::async(speculative ? std::launch::async : std::launch::deferred, [&] {
+    const Clock clock;
+    load(model, prompt_, reuser, memory, /*upload=*/!reads_itself, result_.cache);
+    record.load_s = clock.seconds();
+  });
   Speculation speculation;
-  if (const auto speculative = reuser.speculative()) {
-    std::future<void> loading = std::async(std::launch::async, load_entries);
+  if (speculative) {
     const Clock clock;
     speculation = speculate(model, tokens, layout, *speculative);
     record.score_s = clock.seconds();
-    loading.get();
-    prompt.speculation = &speculation;
-  } else {
-    load_entries();
+    prompt_.speculation = &speculation;
   }
-  record.loaded_bytes = result.cache.bytes();
-
   const Clock choosing;
-  std::vector<int32_t> rows;
-  if (reuser.source() == ReuseSource::chunks) rows = chosen(reuser, prompt);
+  if (chunks) rows_ = chosen(reuser, prompt_);
   record.align_s = choosing.seconds();
-
-  const Clock computing;
-  const int64_t held = result.cache.length;
-  for (int64_t position = held; position < n; ++position) rows.push_back(static_cast<int32_t>(position));
-  Narrowing narrowing(reuser, prompt.question, model.config().layers);
-  Recomputed computed = model.recompute({.tokens = tokens,
-                                         .positions = rows,
-                                         .cache = &result.cache,
-                                         .filter = narrowing.active() ? &narrowing : nullptr});
-  result.logits.assign(computed.logits.begin(), computed.logits.end());
-  record.prefill_s = computing.seconds();
-
-  record.recomputed = std::move(computed.positions);
-  record.recomputed.erase(std::ranges::lower_bound(record.recomputed, prompt.question), record.recomputed.end());
-  record.reused = n - computed.rows.back();
-  const auto computed_rows = std::accumulate(computed.rows.begin(), computed.rows.end(), int64_t{0});
-  record.recompute_share = static_cast<double>(computed_rows) / static_cast<double>(n * model.config().layers);
+  prompt_.speculation = nullptr;
+  loading.get();
+  record.loaded_bytes = result_.cache.bytes();
+  for (int64_t position = result_.cache.length; position < n; ++position)
+    rows_.push_back(static_cast<int32_t>(position));
   record.total_s = total.seconds();
-  return result;
+}
+
+void ReuseRun::compute(int64_t most) {
+  const Clock clock;
+  Narrowing narrowing(*reuser_, prompt_.question, model_->config().layers);
+  const int64_t count = narrowing.active() ? remaining() : std::min(most, remaining());
+  const Recomputed computed = model_->recompute({.tokens = prompt_.tokens,
+                                                 .positions = std::span(rows_).subspan(done_, count),
+                                                 .cache = &result_.cache,
+                                                 .filter = narrowing.active() ? &narrowing : nullptr});
+  done_ += count;
+  result_.logits.assign(computed.logits.begin(), computed.logits.end());
+  computed_ += std::accumulate(computed.rows.begin(), computed.rows.end(), int64_t{0});
+  last_layer_ += computed.rows.back();
+  ReuseRecord& record = result_.record;
+  std::ranges::copy_if(computed.positions, std::back_inserter(record.recomputed),
+                       [&](int32_t position) { return position < prompt_.question; });
+  record.prefill_s += clock.seconds();
+  record.total_s += clock.seconds();
+}
+
+ReusedPrompt ReuseRun::finish() {
+  KVARENA_ASSERT(remaining() == 0, fmt::format("{} tokens remain", remaining()));
+  const int64_t n = std::ssize(prompt_.tokens);
+  result_.record.reused = n - last_layer_;
+  result_.record.recompute_share = static_cast<double>(computed_) / static_cast<double>(n * model_->config().layers);
+  return std::move(result_);
+}
+
+ReusedPrompt reuse_prompt(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout,
+                          const Reuser& reuser, ReuseMemory& memory) {
+  ReuseRun run(model, tokens, layout, reuser, memory);
+  run.compute(run.remaining());
+  return run.finish();
 }
 
 }  // namespace kvarena

@@ -24,9 +24,9 @@ struct ReuseRecord {
   int64_t reused = 0;               // tokens whose last layer was not computed
   double recompute_share = 0;       // of all tokens and layers, those that were computed; the question included
   int64_t loaded_bytes = 0;         // of entries taken from the memory
-  double load_s = 0;                // looking up, copying and rotating them
-  double score_s = 0;               // the speculative model's reading, which runs while entries are loaded
-  double align_s = 0;               // choosing tokens, and taking the choice to the target's tokens
+  double load_s = 0;                // looking up, copying and rotating them, and taking them to a device
+  double score_s = 0;               // the speculative model's reading, while entries are loaded
+  double align_s = 0;               // choosing tokens and taking the choice to the target's, while entries are loaded
   double prefill_s = 0;             // computing what was chosen, up to the first logits
   double total_s = 0;               // all of it
   std::vector<int32_t> recomputed;  // context tokens that all layers computed
@@ -44,12 +44,41 @@ struct ReusedPrompt {
 
 /// Computes what the reuser would find if the prompt's parts had been seen before and the memory does not hold: every
 /// chunk alone; for prefixes the prompt's beginning up to its first chunk, since later ones stand elsewhere in other
-/// prompts.
+/// prompts. Opens the speculative model, if the reuser has one.
 void prime(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout, const Reuser& reuser,
            ReuseMemory& memory);
 
-/// Fills a cache for the prompt out of a memory that holds what prime() puts there. Throws UserError when chunks cannot
-/// be brought to their positions (recovery.h), or as speculate() does.
+/// A prompt on its way to a cache out of a memory that holds what prime() puts there: entries are loaded, and tokens
+/// chosen meanwhile, when it is made; then the tokens without entries and the chosen ones are computed, all at once or
+/// some at a time between other passes. The result does not depend on how they are cut, bit for bit.
+class ReuseRun {
+ public:
+  /// Takes what must outlive the run. Throws UserError when chunks cannot be brought to their positions
+  /// (recovery.h), or as speculate() does.
+  ReuseRun(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout, const Reuser& reuser,
+           ReuseMemory& memory);
+
+  /// Tokens that have not been computed.
+  [[nodiscard]] int64_t remaining() const { return std::ssize(rows_) - done_; }
+  /// Computes at most `most` more. All of them where the reuser narrows, which compares whole layers.
+  void compute(int64_t most);
+  /// Gives the cache, once nothing remains.
+  [[nodiscard]] ReusedPrompt finish();
+  /// Bytes that the cache holds now.
+  [[nodiscard]] int64_t bytes() const { return result_.cache.bytes(); }
+
+ private:
+  Transformer* model_;
+  const Reuser* reuser_;
+  ReusePrompt prompt_;
+  ReusedPrompt result_;
+  std::vector<int32_t> rows_;  // to compute, ascending
+  int64_t done_ = 0;           // of these
+  int64_t computed_ = 0;       // rows over all layers
+  int64_t last_layer_ = 0;     // rows of the last one
+};
+
+/// A ReuseRun from beginning to end.
 [[nodiscard]] ReusedPrompt reuse_prompt(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout,
                                         const Reuser& reuser, ReuseMemory& memory);
 

@@ -45,6 +45,11 @@ TieredChunkStore::TieredChunkStore(storage::HierarchyPtr machine, Tier tier)
   (void)machine_->storage(tier_);
 }
 
+bool TieredChunkStore::contains(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  return chunks_.contains(key);
+}
+
 ChunkCache TieredChunkStore::find(const std::string& key) {
   const std::lock_guard lock(mutex_);
   const auto it = chunks_.find(key);

@@ -19,6 +19,7 @@ class TieredChunkStore final : public ChunkStore {
   /// Throws UserError when the machine has no such tier.
   TieredChunkStore(storage::HierarchyPtr machine, Tier tier);
 
+  [[nodiscard]] bool contains(const std::string& key) const override;
   /// Throws UserError when the tier cannot give what it holds.
   [[nodiscard]] ChunkCache find(const std::string& key) override;
   /// Throws TierFull when there is no room.

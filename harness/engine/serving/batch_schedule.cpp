@@ -69,6 +69,8 @@ void BatchSchedule::prefilled(int64_t request, int64_t tokens) {
   entry.prompt_left -= tokens;
 }
 
+void BatchSchedule::correct(int64_t request, int64_t prompt_left) { running_.at(request).prompt_left = prompt_left; }
+
 void BatchSchedule::hold(int64_t request, int64_t bytes) {
   Admission::Place& place = running_.at(request).place;
   place.reset();

@@ -56,6 +56,8 @@ class BatchSchedule {
   [[nodiscard]] PassPlan next() const;
   /// `tokens` of the request's prompt went by.
   void prefilled(int64_t request, int64_t tokens);
+  /// Corrects what is left of its prompt.
+  void correct(int64_t request, int64_t prompt_left);
   /// From now on the request may come to hold `bytes`: what its method leaves of the prompt, and its answer.
   void hold(int64_t request, int64_t bytes);
   /// Finished, failed or cancelled, from whatever state.

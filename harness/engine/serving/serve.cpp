@@ -104,7 +104,9 @@ class Server {
       leave(progress.request, Outcome::failed, progress.failure);
     } else if (progress.finished) {
       leave(progress.request, Outcome::answered, "");
-    } else if (first) {
+    } else {
+      if (progress.prompt_left) schedule_.correct(progress.request, *progress.prompt_left);
+      if (!first) return;
       // From here on others may use what compression saved; a method that needs more than was reserved gets it, and
       // admission waits until the budget is whole again.
       const int64_t bytes = executor_.bytes_to_end(progress.request);

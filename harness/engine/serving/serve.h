@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,9 @@ struct RequestProgress {
   int64_t request = 0;
   int64_t tokens = 0;     // output tokens that came
   bool finished = false;  // the answer is complete
-  std::string failure;    // not empty: the request failed and is gone
+  /// Tokens of its prompt that are left, where they are not what RequestNeeds said less what the plans gave it.
+  std::optional<int64_t> prompt_left = {};
+  std::string failure;  // not empty: the request failed and is gone
 };
 
 struct PassResult {

@@ -29,6 +29,7 @@ struct ServingEngine::State final : PassMember {
   double asked_s = 0;                 // on the run's clock
   std::optional<BroughtPrompt> brought;
   std::unique_ptr<PromptRun> prompt;
+  std::unique_ptr<ReuseRun> reused;  // in its place, of a method that reuses entries
   std::unique_ptr<Session> session;
   size_t tokens_before = 0;  // the pass under way
   std::string failure;
@@ -51,6 +52,8 @@ struct ServingEngine::State final : PassMember {
     failure = reason;
     if (session) session->failed(reason);
   }
+  /// Tokens of the prompt that have not been through the model.
+  [[nodiscard]] int64_t prompt_left() const { return prompt ? prompt->remaining() : reused ? reused->remaining() : 0; }
 };
 
 ServingEngine::ServingEngine(Transformer& model, std::vector<ServedRequest> requests,
@@ -138,7 +141,7 @@ std::string ServingEngine::refusal(const ServedRequest& request) const {
 serving::RequestNeeds ServingEngine::needs(int64_t request) const {
   const ServedRequest& served = of(request);
   const auto n = static_cast<int64_t>(served.prompt.size());  // the question is read when the session starts
-  return {.prompt_tokens = served.method->reuser() != nullptr ? 1 : n - served.begun,
+  return {.prompt_tokens = n - served.begun,
           .bytes = bytes_to_start(*model_, *served.method, prompt_tokens(served), answer_limit(served)),
           .refusal = refusal(served),
           .patience_s = served.patience_s};
@@ -152,7 +155,8 @@ int64_t ServingEngine::bytes_now(int64_t request) const {
   auto* verifying = dynamic_cast<VerifySession*>(state.session.get());
   const OffloadedCache* offloaded = verifying == nullptr ? nullptr : verifying->offloaded();
   const int64_t elsewhere = offloaded == nullptr ? 0 : offloaded->device_bytes();
-  return (state.prompt ? state.prompt->bytes() : 0) + (state.session ? state.session->held_bytes() : 0) - elsewhere;
+  const int64_t reading = state.prompt ? state.prompt->bytes() : state.reused ? state.reused->bytes() : 0;
+  return reading + (state.session ? state.session->held_bytes() : 0) - elsewhere;
 }
 
 int64_t ServingEngine::bytes_to_end(int64_t request) const {
@@ -170,9 +174,13 @@ ServingEngine::State& ServingEngine::state_of(int64_t request) {
   if (state) return *state;
   state = std::make_unique<State>();
   const ServedRequest& served = of(request);
-  if (served.method->reuser() != nullptr) return *state;  // reads its prompt when it starts
   state->failure = failure_of([&] {
-    if (served.begin) {
+    if (const Reuser* reuser = served.method->reuser()) {
+      ReuseMemory own;
+      ReuseMemory& memory = served.memory ? *served.memory : own;
+      prime(*model_, served.prompt, served.layout, *reuser, memory);
+      state->reused = std::make_unique<ReuseRun>(*model_, served.prompt, served.layout, *reuser, memory);
+    } else if (served.begin) {
       state->coming = served.begin();
     } else {
       state->prompt = std::make_unique<PromptRun>(*model_, served.prompt, served.method->needs(), facts_);
@@ -257,9 +265,13 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan, std::span<
   }
   fed.insert(fed.end(), beside.begin(), beside.end());
   run_pass(*model_, fed);
+  for (const auto& [request, tokens] : plan.chunks) {
+    State& state = state_of(request);
+    if (state.reused) state.failure = failure_of([&, most = tokens] { state.reused->compute(most); });
+  }
   for (const int64_t request : requests) {
     State& state = state_of(request);
-    const bool read = !state.session && (!state.prompt || state.prompt->remaining() == 0);
+    const bool read = !state.session && state.prompt_left() == 0;
     if (read && state.failure.empty()) state.failure = failure_of([&] { start(request, state); });
   }
   if (schedule_) schedule_->advance(seconds());
@@ -275,9 +287,15 @@ void ServingEngine::start(int64_t request, State& state) {
     prompt.layout = served.layout;
     prompt.memory = served.memory;
     if (outlives_full_cache(*served.method)) compress_in_place(prompt, *served.method, /*sessions=*/1);
+    if (state.reused) {
+      Activity activity;
+      PromptState reused = reused_state(state.reused->finish(), activity);
+      hand_over(prompt, *served.method, std::move(reused), activity, /*sessions=*/1);
+    }
     state.session = start_session(*model_, prompt, *served.method, served.options);
   }  // the session goes on alone with what it shared
   state.prompt.reset();
+  state.reused.reset();
   run_to_first_token(*model_, *state.session);
   if (!state.session->failure.empty()) throw UserError(state.session->failure);
   if (has_schedule(*served.method) && !state.session->finished()) joining_.push_back(request);
@@ -291,6 +309,7 @@ serving::RequestProgress ServingEngine::settle(int64_t request) {
     progress.tokens = static_cast<int64_t>(session->tokens.size() - state.tokens_before);
     progress.finished = session->finished();
   }
+  if (of(request).method->reuser() != nullptr) progress.prompt_left = state.prompt_left();
   if (progress.finished) {
     answers_[static_cast<size_t>(request)] =
         ServedAnswer{.tokens = session->tokens,

@@ -34,7 +34,8 @@ struct ServedRequest {
   std::function<std::future<BroughtPrompt>()> begin;
   int64_t begun = 0;
   /// For methods that reuse entries: which part of the prompt is context, and the primed memory that requests share.
-  /// The prompt then goes by in the one pass that the request starts in, by itself.
+  /// Its entries are loaded and its tokens chosen in the pass that the request starts in; what is computed anew is read
+  /// in chunks beside the rest of each pass, and at once where the reuser narrows.
   PromptLayout layout;
   std::shared_ptr<ReuseMemory> memory;
   double patience_s = std::numeric_limits<double>::infinity();

@@ -70,17 +70,11 @@ PromptState compressed_state(KvCache cache, const Prefill& prompt, const Method&
 }
 
 /// The prompt's cache out of entries of earlier prompts.
-PromptState reused_state(Transformer& model, const Prefill& prompt, const Reuser& reuser, Activity& activity) {
+PromptState reuse_entries(Transformer& model, const Prefill& prompt, const Reuser& reuser, Activity& activity) {
   ReuseMemory own;
   ReuseMemory& memory = prompt.memory ? *prompt.memory : own;
   prime(model, prompt.tokens, prompt.layout, reuser, memory);
-  ReusedPrompt reused = reuse_prompt(model, prompt.tokens, prompt.layout, reuser, memory);
-  activity.tokens_reused += reused.record.reused;
-  const double seconds = reused.record.total_s;
-  return {.cache = std::move(reused.cache),
-          .logits = std::move(reused.logits),
-          .reuse = std::move(reused.record),
-          .seconds = seconds};
+  return reused_state(reuse_prompt(model, prompt.tokens, prompt.layout, reuser, memory), activity);
 }
 
 }  // namespace
@@ -134,6 +128,15 @@ void hand_over(Prefill& prompt, const Method& method, PromptState state, const A
       &method, CompressedPrompts::Kept{.state = std::move(state), .activity = activity, .sessions = sessions});
 }
 
+PromptState reused_state(ReusedPrompt reused, Activity& activity) {
+  activity.tokens_reused += reused.record.reused;
+  const double seconds = reused.record.total_s;
+  return {.cache = std::move(reused.cache),
+          .logits = std::move(reused.logits),
+          .reuse = std::move(reused.record),
+          .seconds = seconds};
+}
+
 void compress_in_place(Prefill& prompt, const Method& method, int64_t sessions) {
   Activity activity;
   PromptState state = compressed_state(std::move(prompt.cache), prompt, method, activity);
@@ -147,7 +150,7 @@ KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& a
 
 PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method, Activity& activity) {
   return made_once(prompt, method, activity, [&](Activity& own) -> PromptState {
-    if (const Reuser* reuser = method.reuser()) return reused_state(model, prompt, *reuser, own);
+    if (const Reuser* reuser = method.reuser()) return reuse_entries(model, prompt, *reuser, own);
     if (method.pruner() != nullptr) {
       PrunedPrompt pruned = prune_prompt(model, prompt, method, own);
       return {

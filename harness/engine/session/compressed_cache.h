@@ -47,6 +47,9 @@ class CompressedPrompts {
 /// state itself.
 void hand_over(Prefill& prompt, const Method& method, PromptState state, const Activity& activity, int64_t sessions);
 
+/// Turns a prompt out of reused entries into a state for sessions.
+[[nodiscard]] PromptState reused_state(ReusedPrompt reused, Activity& activity);
+
 /// Compresses the prompt's cache in place and hands it over. No other sessions can begin with the prompt then.
 void compress_in_place(Prefill& prompt, const Method& method, int64_t sessions);
 

@@ -67,6 +67,7 @@ class Serving : public ::testing::Test {
             method({{"name", "vericache"}, {"draft_length", 3}, {"drafter", {{"name", "kivi"}}}}),
             method({{"name", "epic"}, {"chunk", 64}, {"tokens", 8}}),
             method({{"name", "cacheblend"}, {"chunk", 64}}),
+            method({{"name", "speccache"}, {"recompute", 0.4}, {"chunk", 64}}),
             method({{"name", "early_exit"}}),
             method({{"name", "ngram"}}),
             method({{"name", "spec_decode"}, {"draft_model", drafts_.path()}})};
@@ -121,6 +122,28 @@ TEST_F(Serving, OrderAndTimesOfArrivalsChangeNoAnswerOfAnyKindOfSession) {
     EXPECT_EQ(run.overrun_bytes, 0);
     EXPECT_GT(run.peak_waiting, 0);
   }
+}
+
+TEST_F(Serving, APromptOutOfChunksIsReadBesideTheStepsOfOthers) {
+  const Method* full = method({{"name", "full"}});
+  const Method* reuses = method({{"name", "epic"}, {"chunk", 64}, {"tokens", 64}});  // all but the first chunk
+  const std::vector<ServedRequest> requests = {
+      {.prompt = tiny_prompt(10), .method = full, .options = {.stop = {.max_new_tokens = 30}}},
+      {.prompt = tiny_prompt(400), .method = reuses, .options = {.stop = {.max_new_tokens = 3}}},
+      {.prompt = tiny_prompt(500), .method = reuses, .options = {.stop = {.max_new_tokens = 3}}}};
+  ServingEngine engine(model_, requests, facts_);
+  const ServingRun run = serve(Load::at_times({0, 0, 0}), engine, {.pass_tokens = 101, .max_running = 8});
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_EQ(run.requests[i].outcome, Outcome::answered) << run.requests[i].reason;
+    EXPECT_EQ(engine.answer(static_cast<int64_t>(i))->tokens, alone(requests[i])) << i;
+  }
+  const auto steps_until = [&](double time) {
+    return std::ranges::count_if(run.requests[0].token_s, [&](double token) { return token <= time; });
+  };
+  // Passes of 101 tokens: the first prompt's 10 and 91 of the second's 336, then a step and 100, twice; the last 45
+  // leave 55 to the third, whose 381 others take 4 passes beside two steps, then one.
+  EXPECT_EQ(steps_until(run.requests[1].token_s.front()), 4);
+  EXPECT_EQ(steps_until(run.requests[2].token_s.front()), 8);
 }
 
 /// Hooks of a request are shielded from the others, and hear all that they hear alone: a head that missed the residual

@@ -1,7 +1,11 @@
 // Requirements on all methods that reuse entries, and how far their caches are from a full prefill's.
 
+#include <atomic>
+#include <future>
+
 #include "harness/engine/reuse/deviation.h"
 #include "harness/engine/reuse/tiered_chunk_store.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "tests/methods/reuse/reused_prompt.h"
 
 namespace kvarena {
@@ -36,6 +40,98 @@ TEST(Reuse, ChunksOnATierGiveTheSameCache) {
     const ReusedPrompt at_hand = run(model, tokens, {}, chunked);
     EXPECT_EQ(behind_link.logits, at_hand.logits);
     expect_same_bits(behind_link.cache, at_hand.cache);
+  }
+}
+
+/// Counts loads, which wait for `open`.
+class WatchedStore final : public ChunkStore {
+ public:
+  explicit WatchedStore(std::shared_future<void> open) : open_(std::move(open)) {}
+  [[nodiscard]] bool contains(const std::string& key) const override { return chunks_.contains(key); }
+  [[nodiscard]] ChunkCache find(const std::string& key) override {
+    ++loads;
+    if (open_.wait_for(std::chrono::seconds(60)) == std::future_status::timeout) ADD_FAILURE() << "nobody opened it";
+    return chunks_.find(key);
+  }
+  void put(const std::string& key, ChunkCache chunk) override { chunks_.put(key, std::move(chunk)); }
+
+  std::atomic<int64_t> loads = 0;
+
+ private:
+  MemoryChunkStore chunks_;
+  std::shared_future<void> open_;
+};
+
+TEST(Reuse, AChunkIsLookedForWithoutLoadingItAndLoadedOnceARequest) {
+  Transformer model = tiny_model();
+  std::promise<void> open;
+  open.set_value();
+  const auto store = std::make_shared<WatchedStore>(open.get_future().share());
+  const auto method = make_method({{"name", "full_reuse"}, {"chunk", 64}}, "test");
+  Prefill prompt = unread_prompt(model, tiny_prompt(300));
+  prompt.memory = std::make_shared<ReuseMemory>(ReuseMemory{.chunks = store, .prefixes = {}});
+  for (int i = 0; i < 2; ++i) prime(model, prompt.tokens, {}, *method->reuser(), *prompt.memory);
+  EXPECT_EQ(store->loads, 0);
+  Activity activity;
+  for (int64_t request = 1; request <= 3; ++request) {
+    (void)state_after_prompt(model, prompt, *method, activity);
+    EXPECT_EQ(store->loads, 5 * request) << "299 tokens in chunks of 64";
+  }
+}
+
+/// Opens the store when it has chosen.
+class Opener final : public Reuser {
+ public:
+  explicit Opener(std::promise<void>& open) : open_(&open) {}
+  void parameters(ParameterVisitor&) override {}
+  [[nodiscard]] std::optional<SpeculativeModel> speculative() const override { return SpeculativeModel{}; }
+  [[nodiscard]] std::vector<int32_t> select(const ReusePrompt& prompt) const override {
+    EXPECT_EQ(prompt.speculation->tokens, 600);
+    open_->set_value();
+    return {3, 500};
+  }
+
+ private:
+  std::promise<void>* open_;
+};
+
+TEST(Reuse, ScoringAndChoosingRunBesideLoading) {
+  Transformer model = tiny_model();
+  std::promise<void> open;
+  ReuseMemory memory{.chunks = std::make_shared<WatchedStore>(open.get_future().share()), .prefixes = {}};
+  const Opener reuser(open);
+  const std::vector<int32_t> tokens = tiny_prompt(600);
+  prime(model, tokens, {}, reuser, memory);
+  EXPECT_EQ(reuse_prompt(model, tokens, {}, reuser, memory).record.recomputed, (std::vector<int32_t>{3, 500}));
+}
+
+TEST(Reuse, APromptThatIsCutIntoPassesHasTheSameBits) {
+  Transformer model = tiny_model();
+  const std::vector<int32_t> tokens = tiny_prompt(300);
+  const PromptLayout layout{.prefix = 30, .question = 280};
+  for (const json& spec :
+       {json{{"name", "full_recompute"}}, json{{"name", "prefix_cache"}, {"chunk", 64}},
+        json{{"name", "epic"}, {"tokens", 8}, {"chunk", 64}},
+        json{{"name", "speccache"}, {"recompute", 0.4}, {"chunk", 64}}, json{{"name", "cacheblend"}, {"chunk", 64}}}) {
+    SCOPED_TRACE(spec.dump());
+    const auto method = make_method(spec, "test");
+    ReuseMemory memory;
+    prime(model, tokens, layout, *method->reuser(), memory);
+    const ReusedPrompt whole = reuse_prompt(model, tokens, layout, *method->reuser(), memory);
+    ReuseRun run(model, tokens, layout, *method->reuser(), memory);
+    const int64_t rows = run.remaining();
+    int64_t passes = 0;
+    for (; run.remaining() > 0; ++passes) {
+      run.compute(7);
+      (void)FullPrompt(model, tiny_prompt(20, static_cast<uint64_t>(passes)));  // other passes come between
+    }
+    EXPECT_EQ(passes, spec["name"].get<std::string>() == "cacheblend" ? 1 : (rows + 6) / 7);
+    const ReusedPrompt cut = run.finish();
+    EXPECT_EQ(cut.logits, whole.logits);
+    expect_same_bits(cut.cache, whole.cache);
+    EXPECT_EQ(cut.record.recomputed, whole.record.recomputed);
+    EXPECT_EQ(cut.record.reused, whole.record.reused);
+    EXPECT_EQ(cut.record.recompute_share, whole.record.recompute_share);
   }
 }
 

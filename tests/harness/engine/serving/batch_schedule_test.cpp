@@ -30,6 +30,25 @@ TEST(BatchSchedule, StepsComeFirstAndPromptsFillThePass) {
   EXPECT_EQ(plan.chunks[0].tokens, 9);
 }
 
+TEST(BatchSchedule, APromptThatTurnsOutShorterLeavesRoomToTheNext) {
+  BatchSchedule schedule({.pass_tokens = 10, .max_running = 4});
+  EXPECT_EQ(schedule.submit(0, 100, 1), "");
+  EXPECT_EQ(schedule.submit(1, 50, 1), "");
+  EXPECT_EQ(schedule.admit(), (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(schedule.next().chunks.size(), 1U);
+  schedule.prefilled(0, 10);
+  schedule.correct(0, 4);
+  PassPlan plan = schedule.next();
+  ASSERT_EQ(plan.chunks.size(), 2U);
+  EXPECT_EQ(plan.chunks[0].tokens, 4);
+  EXPECT_EQ(plan.chunks[1].tokens, 6);
+  schedule.correct(0, 0);
+  plan = schedule.next();
+  EXPECT_EQ(plan.steps, (std::vector<int64_t>{0}));
+  ASSERT_EQ(plan.chunks.size(), 1U);
+  EXPECT_EQ(plan.chunks[0].tokens, 9);
+}
+
 TEST(BatchSchedule, AdmitsByBytesAndInOrder) {
   BatchSchedule schedule({.cache_bytes = 100});
   EXPECT_EQ(schedule.submit(0, 1, 60), "");
