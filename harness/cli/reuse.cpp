@@ -35,6 +35,7 @@ struct Options {
   int64_t repeats = 3;
   std::optional<std::string> speculative;
   double top = 0.2;
+  bool spans = false;
   bool as_json = false;
 
   void declare(OptionSet& o) {
@@ -48,7 +49,8 @@ struct Options {
     o.option("repeats", "N", repeats).help("timed runs of each method, taking turns; medians are printed");
     o.option("speculative", "MODEL", speculative).help("compare its important tokens with the model's own");
     o.option("top", "SHARE", top).help("share of tokens that count as important");
-    o.flag("json", as_json).help("for programs, by layer too");
+    o.flag("spans", spans).help("print the text that each method computes anew");
+    o.flag("json", as_json).help("for programs, by layer and with that text too");
   }
 
   void check() const {
@@ -114,6 +116,24 @@ std::vector<Candidate> candidates(const Options& options) {
   return list;
 }
 
+/// The stretches of text that these tokens, ascending, spell.
+std::vector<std::string> stretches(const std::vector<int32_t>& tokens, const PromptLayout& layout) {
+  std::vector<TextRange> ranges;
+  for (const int32_t token : tokens) {
+    const TextRange& own = layout.ranges[static_cast<size_t>(token)];
+    if (!ranges.empty() && own.begin <= ranges.back().end) {
+      ranges.back().end = std::max(ranges.back().end, own.end);
+    } else {
+      ranges.push_back(own);
+    }
+  }
+  std::vector<std::string> texts;
+  for (const TextRange& range : ranges) {
+    texts.push_back(layout.text.substr(static_cast<size_t>(range.begin), static_cast<size_t>(range.end - range.begin)));
+  }
+  return texts;
+}
+
 void run_once(Candidate& one, Transformer& model, const Assembled& prompt, const Prefill& full) {
   constexpr double milliseconds = 1e3;
   const ReusedPrompt reused = reuse_prompt(model, prompt.tokens, prompt.layout, *one.method->reuser(), one.memory);
@@ -129,6 +149,7 @@ void run_once(Candidate& one, Transformer& model, const Assembled& prompt, const
   one.result = {{"method", one.spec},
                 {metrics::kRecomputeShare.name, record.recompute_share},
                 {metrics::kRecomputedTokens.name, record.recomputed.size()},
+                {"recomputed_text", stretches(record.recomputed, prompt.layout)},
                 {"loaded_bytes", record.loaded_bytes},
                 {metrics::kKvDeviation.name,
                  std::accumulate(deviation.begin(), deviation.end(), 0.0) / static_cast<double>(deviation.size())},
@@ -157,6 +178,15 @@ json overlaps(const Options& options, Transformer& model, const Assembled& promp
   result["speculative"] = *options.speculative;
   result["speculative_with_target"] = evaluate::overlap_with_target(read, own, options.top);
   return result;
+}
+
+/// Each method's stretches of text, a line of JSON each.
+void print_spans(const json& report) {
+  for (const json& row : report["methods"]) {
+    print(fmt::format("\n{} computes anew:\n", row["method"].dump()));
+    for (const json& stretch : row["recomputed_text"])
+      print(fmt::format("  {}\n", stretch.dump(-1, ' ', false, json::error_handler_t::replace)));
+  }
 }
 
 void print_text(const json& report) {
@@ -225,6 +255,7 @@ int run(const Options& options) {
     print(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
   } else {
     print_text(report);
+    if (options.spans) print_spans(report);
   }
   return 0;
 }

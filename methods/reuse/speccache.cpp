@@ -17,8 +17,8 @@ namespace {
 /// Wen et al. 2026 (SpecCache), section 2. There is no code by the authors. Not said there and chosen here: the last
 /// third is rounded up; the residual stream is taken before the final norm; the set may grow by any factor when spans
 /// are completed ("max_factor"); "hold_ratio" (ours) starts from fewer tokens, so that the completed set has the size
-/// that was asked for; "exclude_sink" (ours) gives the first token, whose norm is out of all proportion, the largest
-/// importance of the others.
+/// that was asked for: cut to that size by importance, as section 2.3 has it, it would be T again. The first token's
+/// norm, out of all proportion, needs no care: it scales both sides of Eq. 4 and cancels.
 class SpecCache final : public Reuser {
  public:
   void parameters(ParameterVisitor& p) override {
@@ -39,7 +39,6 @@ class SpecCache final : public Reuser {
         .min(1)
         .doc("completed sets are cut to this many times the chosen tokens; absent: never");
     p("hold_ratio", hold_ratio_).doc("choose fewer tokens first, so that the completed set has the asked size");
-    p("exclude_sink", exclude_sink_).doc("the first token's norm does not set the scale");
   }
 
   std::optional<SpeculativeModel> speculative() const override {
@@ -48,10 +47,7 @@ class SpecCache final : public Reuser {
 
   std::vector<int32_t> select(const ReusePrompt& prompt) const override {
     const Speculation& read = *prompt.speculation;
-    std::vector<double> importance = token_importance(read, layers_);
-    if (exclude_sink_ && importance.size() > 1) {
-      importance[0] = *std::max_element(importance.begin() + 1, importance.end());
-    }
+    const std::vector<double> importance = token_importance(read, layers_);
     std::vector<int32_t> selected = align_tokens(completed(importance), read.ranges, read.target);
     selected.erase(std::ranges::lower_bound(selected, prompt.question), selected.end());
     return selected;
@@ -96,7 +92,6 @@ class SpecCache final : public Reuser {
   int64_t max_span_ = 16;
   std::optional<double> max_factor_;
   bool hold_ratio_ = false;
-  bool exclude_sink_ = false;
 };
 
 KVARENA_REUSER(SpecCache, {.name = "speccache",

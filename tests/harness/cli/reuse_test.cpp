@@ -54,6 +54,20 @@ TEST_F(Reuse, PrintsATableUnlessAskedForJson) {
   }
 }
 
+TEST_F(Reuse, ShowsTheTextThatAMethodComputesAnew) {
+  const std::vector<std::string> first_of_each = {"--method", "epic:tokens=2,chunk=32"};
+  const Finished as_json = reuse({"--json", first_of_each[0], first_of_each[1]});
+  ASSERT_EQ(as_json.code, 0) << as_json.err;
+  const json methods = json::parse(as_json.out).at("methods");
+  const auto texts = methods.at(2).at("recomputed_text").get<std::vector<std::string>>();
+  EXPECT_EQ(texts.size(), 3U) << "128 tokens in chunks of 32, the first of which is exact";
+  EXPECT_TRUE(methods.at(1).at("recomputed_text").empty());
+  const Finished printed = reuse({"--spans", first_of_each[0], first_of_each[1]});
+  ASSERT_EQ(printed.code, 0) << printed.err;
+  for (const std::string& text : texts)
+    EXPECT_NE(printed.out.find("\n  " + json(text).dump() + "\n"), std::string::npos) << text << "\n" << printed.out;
+}
+
 TEST_F(Reuse, RefusesAMethodThatReusesNothing) {
   expect_refused(reuse({"--method", "kivi"}), "a method that reuses entries");
 }
