@@ -60,7 +60,7 @@ class SpecCache final : public Reuser {
     const auto complete = [&](int64_t count) {
       return complete_spans(spans, most_important(importance, count), tau_cover_);
     };
-    if (hold_ratio_) return complete(largest_start(wanted, complete));
+    if (hold_ratio_) return filled(complete(largest_start(wanted, complete)), importance, wanted);
     std::vector<int32_t> tokens = complete(wanted);
     const double most = max_factor_.value_or(0) * static_cast<double>(wanted);
     if (!max_factor_ || static_cast<double>(tokens.size()) <= most) return tokens;
@@ -69,6 +69,14 @@ class SpecCache final : public Reuser {
     std::vector<int32_t> kept = most_important(of_set, static_cast<int64_t>(most));
     for (int32_t& i : kept) i = tokens[i];
     return kept;
+  }
+
+  /// Adds the most important of the others, up to `wanted` in all.
+  static std::vector<int32_t> filled(std::vector<int32_t> tokens, std::vector<double> importance, int64_t wanted) {
+    for (const int32_t i : tokens) importance[i] = -1;  // below every norm
+    for (const int32_t i : most_important(importance, wanted - std::ssize(tokens))) tokens.push_back(i);
+    std::ranges::sort(tokens);
+    return tokens;
   }
 
   /// The most tokens to start from whose completed set has at most `wanted`. The set grows with its start.
