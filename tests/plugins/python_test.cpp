@@ -1,6 +1,7 @@
 // Methods in Python files: restatements of published scorers keep the entries that those in C++ keep; what goes wrong
 // there is a sentence, and costs one cell.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -20,6 +21,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 const std::string kScorers = KVARENA_SOURCE_DIR "/tests/plugins/scorers.py";
+const std::string kPresses = KVARENA_SOURCE_DIR "/python/kvarena/plugins/press.py";
 
 class PythonMethods : public ::testing::Test {
  protected:
@@ -29,11 +31,16 @@ class PythonMethods : public ::testing::Test {
     }
   }
 
+  static const TinyModelFolder& model() {
+    static const TinyModelFolder folder;
+    return folder;
+  }
+
   static Finished inspect(const std::string& method) {
-    static const TinyModelFolder model;
     std::string ids;
     for (int i = 0; i < 150; ++i) ids += std::to_string(2 + i * i % 290) + ",";
-    return run_kvarena({"--plugin", kScorers, "inspect", "--model", model.path(), "--ids", ids, "--method", method});
+    const std::string plugin = method.starts_with("kvpress") ? kPresses : kScorers;
+    return run_kvarena({"--plugin", plugin, "inspect", "--model", model().path(), "--ids", ids, "--method", method});
   }
 
   /// Positions that each head of each layer holds.
@@ -111,6 +118,42 @@ INSTANTIATE_TEST_SUITE_P(
                             "layer.prompt_attention where the scorer does not say `prompt_attention = True`"},
                       Fault{"list", "score() returned list, expected [kv_heads, n]"}),
     [](const auto& info) { return std::string(info.param.how); });
+
+/// Scorers of kvpress, where it is installed.
+class Presses : public PythonMethods {
+ protected:
+  void SetUp() override {
+    if (std::system("${KVARENA_PYTHON:-python3} -c 'import kvpress' >/dev/null 2>&1") != 0) {
+      GTEST_SKIP() << "Python has no kvpress: pip install kvpress==0.5.5, and KVARENA_PYTHON names that Python";
+    }
+  }
+
+  static std::string press(const std::string& text) {
+    return fmt::format(R"(kvpress:keep=0.3,model="{}",press="{}")", model().path(), text);
+  }
+};
+
+TEST_F(Presses, KeepWhatOurMethodsKeep) {
+  const std::map<std::string, std::string> twins = {
+      {"KnormPress()", "knorm:keep=0.3"},
+      {"KeyDiffPress()", "keydiff:keep=0.3"},
+      {"SnapKVPress(window_size=8)", "snapkv:keep=0.3,window=8"},
+      {"SnapKVPress(window_size=8, kernel_size=3)", "snapkv:keep=0.3,window=8,kernel=3"},
+      {"TOVAPress()", "tova:keep=0.3,keep_newest=true"},
+      {"ExpectedAttentionPress()", "expected_attention:keep=0.3"},
+      {"StreamingLLMPress(compression_ratio=0.7)", "streaming_llm:keep=0.3"},
+      {"LagKVPress(n_sink=4, lag_size=32)", "lagkv:keep=0.3,lag=32"}};
+  for (const auto& [text, method] : twins) EXPECT_EQ(kept(press(text)), kept(method)) << text;
+}
+
+TEST_F(Presses, WhatIsNoScoreIsRefused) {
+  expect_refused(inspect(press("NoPress()")), "press NoPress: kvpress has none of that name");
+  expect_refused(inspect(press("ThinKPress()")), "found no ScorerPress");
+  expect_refused(inspect(press("KnormPress(ratio=1)")), "unexpected keyword argument 'ratio'");
+  const Finished other = inspect("kvpress:keep=0.3,press=\"KnormPress()\",model=none");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_TRUE(contains(other.err, "none")) << other.err;
+}
 
 TEST_F(PythonMethods, AFaultCostsOneCell) {
   if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
