@@ -29,7 +29,8 @@ fs::path find_config(const fs::path& path) {
 }
 
 std::string setup_command() {
-  return fs::exists(own_folder() / "setup.py") ? "`python3 -m kvarena.setup`" : "`scripts/setup`";
+  const fs::path installed = own_folder() / "setup.py";
+  return fs::exists(installed) ? fmt::format("`python3 {}`", installed.string()) : "`scripts/setup`";
 }
 
 }  // namespace kvarena
