@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "harness/cache/simulated_segment.h"
-#include "harness/method/model_facts.h"
+#include "harness/method/python/entry_tensors.h"
 
 namespace kvarena {
 namespace {
@@ -14,12 +14,6 @@ using nlohmann::json;
 
 at::Tensor floats(std::vector<float>& numbers, const EntryBlock& block) {
   return at::from_blob(numbers.data(), {block.kv_heads, block.count, block.head_dim}, at::kFloat);
-}
-
-at::Tensor positions_of(const EntryBlock& block) {
-  std::vector<int64_t> all;
-  for (const std::vector<int32_t>& head : block.positions) all.insert(all.end(), head.begin(), head.end());
-  return at::tensor(all, at::kLong).view({block.kv_heads, block.count});
 }
 
 /// Sends blocks of one layer there and back.
@@ -45,9 +39,8 @@ class RoundTrip {
     const auto what = wish.at("want").get<std::string>();
     if (what == "keys") return floats(block.keys, block);
     if (what == "values") return floats(block.values, block);
-    if (what == "positions") return positions_of(block);
-    if (what == "rotation_magnitude") return at::tensor({rotation_.magnitude}, at::kDouble);
-    return at::tensor(rotation_.inverse, at::kDouble);
+    if (what == "positions") return positions_tensor(block.positions);
+    return rotation_tensor(what, rotation_);
   }
 
   std::shared_ptr<PythonChild> child_;

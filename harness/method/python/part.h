@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -40,6 +41,21 @@ class PythonPart {
   std::vector<Parameter> parameters_;
   mutable nlohmann::json made_;
   mutable nlohmann::json made_by_;  // the request of made_
+};
+
+/// A Scorer, Codec or Retriever whose parameters are a class's in Python.
+template <typename Part>
+class OfPython : public Part {
+ public:
+  explicit OfPython(PythonPart part) : part_(std::move(part)) {}
+
+  void parameters(ParameterVisitor& p) override { part_.parameters(p); }
+  void check(const std::string& place, std::vector<std::string>& problems) const override {
+    part_.check(place, problems);
+  }
+
+ protected:
+  PythonPart part_;
 };
 
 }  // namespace kvarena

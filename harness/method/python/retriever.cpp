@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "harness/method/entry_scores.h"
-#include "harness/method/model_facts.h"
+#include "harness/method/python/entry_tensors.h"
 
 namespace kvarena {
 namespace {
@@ -34,12 +34,9 @@ at::Tensor rows_of(const EntrySegment& entries, Side side) {
 }
 
 at::Tensor positions_of(const EntrySegment& entries) {
-  std::vector<int64_t> all;
-  for (int64_t head = 0; head < entries.shape().kv_heads; ++head) {
-    const std::vector<int32_t> own = entries.positions(head);
-    all.insert(all.end(), own.begin(), own.end());
-  }
-  return at::tensor(all, at::kLong).view({entries.shape().kv_heads, entries.entries(0)});
+  std::vector<std::vector<int32_t>> heads;
+  for (int64_t head = 0; head < entries.shape().kv_heads; ++head) heads.push_back(entries.positions(head));
+  return positions_tensor(heads);
 }
 
 at::Tensor queries_of(const LayerQueries& queries, const LayerShape& shape) {
@@ -81,8 +78,7 @@ Selection PythonRetriever::select(const LayerIndex& index, const EntrySegment& e
     if (what == "values") return rows_of(entries, Side::values);
     if (what == "positions") return positions_of(entries);
     if (what == "queries") return queries_of(queries, shape);
-    if (what == "rotation_magnitude") return at::tensor({number.rotation.magnitude}, at::kDouble);
-    return at::tensor(number.rotation.inverse, at::kDouble);
+    return rotation_tensor(what, number.rotation);
   };
   const at::Tensor scores = part_.child()->ask_tensor(request, tensor_for);  // [1, kv_heads or q_heads, n]
   Selection selection;

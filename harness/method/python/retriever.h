@@ -7,15 +7,11 @@
 namespace kvarena {
 
 /// Asks a Python process for a score of every entry at each step, by kv head or by query head.
-class PythonRetriever final : public Retriever {
+class PythonRetriever final : public OfPython<Retriever> {
  public:
   PythonRetriever(PythonPart part, std::string name, int64_t dense_layers)
-      : part_(std::move(part)), name_(std::move(name)), dense_layers_(dense_layers) {}
+      : OfPython(std::move(part)), name_(std::move(name)), dense_layers_(dense_layers) {}
 
-  void parameters(ParameterVisitor& p) override { part_.parameters(p); }
-  void check(const std::string& place, std::vector<std::string>& problems) const override {
-    part_.check(place, problems);
-  }
   [[nodiscard]] int64_t default_dense_layers() const override { return dense_layers_; }
   [[nodiscard]] Protection protect(int64_t budget) const override;
   [[nodiscard]] std::unique_ptr<LayerIndex> make_index(const LayerShape& shape, const LedgerPtr& ledger) const override;
@@ -24,7 +20,6 @@ class PythonRetriever final : public Retriever {
                                  const Candidates& among) const override;
 
  private:
-  PythonPart part_;
   std::string name_;
   int64_t dense_layers_;
 };

@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "harness/method/python/entry_tensors.h"
+
 namespace kvarena {
 namespace {
 
@@ -31,18 +33,10 @@ at::Tensor tensor_for(const LayerView& layer, const json& wish) {
        [](const LayerView& view, int64_t left_out) {
          return doubles(view.query_moments(left_out).mean, {view.q_heads(), view.head_dim()});
        }},
-      {"query_covariance",
-       [](const LayerView& view, int64_t left_out) {
+      {"query_covariance", [](const LayerView& view, int64_t left_out) {
          return doubles(view.query_moments(left_out).covariance, {view.q_heads(), view.head_dim(), view.head_dim()});
-       }},
-      {"rotation",
-       [](const LayerView& view, int64_t) {
-         const std::vector<double>& inverse = view.model().rotation_of(view.layer()).inverse;
-         return doubles(inverse, {static_cast<int64_t>(inverse.size())});
-       }},
-      {"rotation_magnitude", [](const LayerView& view, int64_t) {
-         return doubles({view.model().rotation_of(view.layer()).magnitude}, {1});
        }}};
+  if (what.starts_with("rotation")) return rotation_tensor(what, layer.model().rotation_of(layer.layer()));
   return sources.at(what)(layer, argument);
 }
 

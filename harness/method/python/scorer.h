@@ -7,20 +7,13 @@
 namespace kvarena {
 
 /// Asks a Python process for the scores of each layer, and before for what the scorer reads and protects.
-class PythonScorer final : public Scorer {
+class PythonScorer final : public OfPython<Scorer> {
  public:
-  explicit PythonScorer(PythonPart part) : part_(std::move(part)) {}
+  using OfPython::OfPython;
 
-  void parameters(ParameterVisitor& p) override { part_.parameters(p); }
-  void check(const std::string& place, std::vector<std::string>& problems) const override {
-    part_.check(place, problems);
-  }
   [[nodiscard]] Needs needs() const override;
   [[nodiscard]] Protection protect(int64_t budget) const override;
   [[nodiscard]] at::Tensor score(const LayerView& layer) const override;
-
- private:
-  PythonPart part_;
 };
 
 }  // namespace kvarena
