@@ -1,133 +1,82 @@
-// Recognition and names of templates. Rendering is in chat_template_render.cpp.
-
 #include "harness/model/chat_template.h"
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/model/chat_templates.h"
 
 namespace kvarena {
 namespace {
 
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+/// Marks of the families; the first whose end a template names is its own.
+constexpr std::array<ThinkingMarks, 4> kThinking = {{{"<think>", "</think>"},
+                                                     {"[THINK]", "[/THINK]"},
+                                                     {"<|channel|>analysis<|message|>", "<|channel|>final<|message|>"},
+                                                     {"<seed:think>", "</seed:think>"}}};
 
-/// The system prompt that a chatml program writes when there is none: a string literal
-/// '<|im_start|>system\nPROMPT<|im_end|>'. Line breaks are real or written as \n.
-std::string default_chatml_system(std::string_view jinja) {
-  constexpr std::string_view kOpen = "<|im_start|>system";
-  constexpr std::string_view kClose = "<|im_end|>";
-  for (size_t at = jinja.find(kOpen); at != std::string_view::npos; at = jinja.find(kOpen, at + 1)) {
-    std::string_view rest = jinja.substr(at + kOpen.size());
-    if (rest.starts_with("\\n")) {
-      rest.remove_prefix(2);
-    } else if (rest.starts_with('\n')) {
-      rest.remove_prefix(1);
-    } else {
-      continue;
-    }
-    const std::string_view prompt = rest.substr(0, rest.find(kClose));
-    if (prompt.size() < rest.size() && !prompt.empty() && !has(prompt, "'") && !has(prompt, "\"")) {
-      return std::string(prompt);
-    }
+std::optional<ThinkingMarks> thinking_of(std::string_view jinja) {
+  for (const ThinkingMarks& marks : kThinking) {
+    if (jinja.find(marks.close) != std::string_view::npos) return marks;
   }
-  return {};
+  return std::nullopt;
 }
 
-constexpr std::string_view kSmolLm = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
-constexpr std::string_view kQwen2 = "You are a helpful assistant.";
-constexpr std::string_view kQwen25 = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
+/// Texts that a template writes in a few conversations; each refusal is an empty text.
+std::vector<std::string> samples_of(const ChatTemplate& chat) {
+  const ChatMessage system{.role = "system", .content = "s"}, user{.role = "user", .content = " u "},
+      answer{.role = "assistant", .content = " <think>\nt\n</think>\n\na "};
+  const std::vector<std::vector<ChatMessage>> conversations = {
+      {user}, {system, user, answer, user, answer}, {user, answer, user}};
+  std::vector<std::string> texts;
+  for (const std::vector<ChatMessage>& conversation : conversations) {
+    try {
+      texts.push_back(chat.render(conversation, /*add_generation_prompt=*/true));
+    } catch (const UserError&) {
+      texts.emplace_back();
+    }
+  }
+  return texts;
+}
+
+std::string nearest_of(const ChatTemplate& chat, const std::string& bos, const std::string& eos) {
+  const std::vector<std::string> texts = samples_of(chat);
+  for (const NamedTemplate& known : named_templates()) {
+    if (samples_of(ChatTemplate::named(known.name, bos, eos)) == texts) return std::string(known.name);
+  }
+  return "custom";
+}
 
 }  // namespace
 
-const std::vector<ChatTemplate::Variant>& ChatTemplate::variants() {
-  static const std::vector<Variant> all = {
-      {"smollm2", {.family = Family::chatml, .default_system = std::string(kSmolLm)}},
-      {"qwen2", {.family = Family::chatml, .default_system = std::string(kQwen2)}},
-      {"qwen2.5", {.family = Family::chatml, .default_system = std::string(kQwen25), .tool_responses = true}},
-      {"qwen3", {.family = Family::chatml, .think = true, .tool_responses = true}},
-      {"chatml", {.family = Family::chatml}},
-      {"llama2", {.family = Family::llama2}},
-      {"llama3", {.family = Family::llama3}},
-      {"llama3.1", {.family = Family::llama3, .dates = true}},
-      {"mistral", {.family = Family::mistral}},
-      {"mistral_v3",
-       {.family = Family::mistral,
-        .system_in_last_user = true,
-        .inst_close = "[/INST]",
-        .answer_open = " ",
-        .trim_answer = true}},
-      {"mistral_v7", {.family = Family::mistral_v7}},
-      {"deepseek_v2", {.family = Family::deepseek_v2}},
-      {"deepseek_v3", {.family = Family::deepseek}},
-      {"deepseek_r1", {.family = Family::deepseek, .think = true, .think_prompt = "<think>\n"}},
-      {"gemma3", {.family = Family::gemma3}},
-      {"plain", {.family = Family::plain}},
-  };
-  return all;
-}
-
-ChatTemplate::Style ChatTemplate::recognize(std::string_view jinja) {
-  Style style;
-  if (has(jinja, "<|im_start|>")) {
-    style.family = Family::chatml;
-    style.default_system = default_chatml_system(jinja);
-    style.think = has(jinja, "</think>");
-    style.tool_responses = has(jinja, "<tool_response>");
-  } else if (has(jinja, "<|start_header_id|>")) {
-    style.family = Family::llama3;
-    style.dates = has(jinja, "Cutting Knowledge Date");
-    style.always_generation_prompt = !has(jinja, "add_generation_prompt");
-  } else if (has(jinja, "[SYSTEM_PROMPT]")) {
-    style.family = Family::mistral_v7;
-  } else if (has(jinja, "[INST]")) {
-    style.family = has(jinja, "<<SYS>>") ? Family::llama2 : Family::mistral;
-    if (style.family == Family::mistral) {
-      style.inst_close = has(jinja, " [/INST]") ? " [/INST]" : "[/INST]";
-      style.system_in_last_user = has(jinja, "system_message");
-      style.trim_answer = has(jinja, "| trim") || has(jinja, "|trim");
-      const bool opens = has(jinja, "' ' + message") || has(jinja, "\" \" + message");
-      style.answer_open = std::string(opens ? 1 : 0, ' ');
-      style.answer_close = std::string(has(jinja, "eos_token + ' '") ? 1 : 0, ' ');
-    }
-  } else if (has(jinja, "<｜User｜>")) {
-    style.family = Family::deepseek;
-    style.think = has(jinja, "</think>");
-    if (has(jinja, "<｜Assistant｜><think>")) style.think_prompt = "<think>\n";
-  } else if (has(jinja, "<start_of_turn>") && has(jinja, "first_user_prefix")) {
-    style.family = Family::gemma3;
-  } else if (has(jinja, "'User: '")) {
-    style.family = Family::deepseek_v2;
-  } else {
-    style.family = jinja.empty() ? Family::none : Family::unknown;
-  }
-  return style;
-}
+ChatTemplate::ChatTemplate(std::string_view jinja, std::string bos, std::string eos)
+    : program_(jinja),
+      variables_{
+          {"tools", nullptr}, {"documents", nullptr}, {"bos_token", std::move(bos)}, {"eos_token", std::move(eos)}},
+      thinking_(thinking_of(jinja)) {}
 
 ChatTemplate ChatTemplate::from_text(std::string_view jinja, std::string bos, std::string eos) {
   ChatTemplate result;
-  result.style_ = recognize(jinja);
-  result.bos_ = std::move(bos);
-  result.eos_ = std::move(eos);
-  if (result.style_.family == Family::none) return result;
-  result.hash_ = sha256(jinja);
-  result.name_ = result.style_.family == Family::unknown ? "unknown" : "custom";
-  for (const Variant& variant : variants()) {
-    if (variant.style == result.style_) result.name_ = variant.name;
+  if (jinja.empty()) return result;
+  try {
+    result = ChatTemplate(jinja, bos, eos);
+    result.name_ = nearest_of(result, bos, eos);
+  } catch (const UserError& error) {
+    result.problem_ = error.what();
+    result.name_ = "unknown";
   }
-  if (result.style_.always_generation_prompt && !result.style_.dates) result.name_ = "llama3";
+  result.hash_ = sha256(jinja);
   return result;
 }
 
 ChatTemplate ChatTemplate::named(std::string_view name, std::string bos, std::string eos) {
-  for (const Variant& variant : variants()) {
-    if (variant.name != name) continue;
-    ChatTemplate result;
-    result.style_ = variant.style;
+  for (const NamedTemplate& known : named_templates()) {
+    if (known.name != name) continue;
+    ChatTemplate result(known.jinja, std::move(bos), std::move(eos));
     result.name_ = name;
     result.hash_ = sha256(fmt::format("kvarena:{}", name));
-    result.bos_ = std::move(bos);
-    result.eos_ = std::move(eos);
     return result;
   }
   fail({.place = "chat_template",
@@ -138,8 +87,32 @@ ChatTemplate ChatTemplate::named(std::string_view name, std::string bos, std::st
 
 std::vector<std::string> ChatTemplate::names() {
   std::vector<std::string> all;
-  for (const Variant& variant : variants()) all.emplace_back(variant.name);
+  for (const NamedTemplate& known : named_templates()) all.emplace_back(known.name);
   return all;
+}
+
+ChatTemplate ChatTemplate::with(const jinja::Names& variables) const {
+  ChatTemplate result = *this;
+  result.variables_.insert(result.variables_.end(), variables.begin(), variables.end());
+  return result;
+}
+
+std::string ChatTemplate::render(std::span<const ChatMessage> messages, bool add_generation_prompt) const {
+  if (messages.empty()) fail({.place = "messages", .found = "none", .expected = "at least one"});
+  if (!program_) {
+    fail({.place = "chat template",
+          .found = problem_.empty() ? "none in the checkpoint"
+                                    : fmt::format("a text (SHA-256 {}) that is not understood: {}", hash_, problem_),
+          .action = fmt::format("choose one with \"template\" beside the model's name: {}", fmt::join(names(), ", "))});
+  }
+  jinja::List list;
+  for (const ChatMessage& message : messages) {
+    list.emplace_back(jinja::Dict{{"role", message.role}, {"content", message.content}});
+  }
+  jinja::Names names = variables_;
+  names.emplace_back("messages", std::move(list));
+  names.emplace_back("add_generation_prompt", add_generation_prompt);
+  return program_->render(names);
 }
 
 }  // namespace kvarena

@@ -47,7 +47,7 @@ TEST(ChatTemplate, ChosenByNameWritesWhatTheCheckpointsProgramWrites) {
     covered.insert(chat.name());
   }
   for (const std::string& name : ChatTemplate::names()) {
-    EXPECT_TRUE(covered.contains(name) || name == "plain") << name << " has no golden conversation";
+    EXPECT_TRUE(covered.contains(name) || name == "plain" || name == "vicuna") << name << " has no golden conversation";
   }
 }
 
@@ -64,38 +64,39 @@ TEST(ChatTemplate, RecognisedFromItsJinjaTextWritesTheSame) {
   }
 }
 
-/// Each text writes the marks of its family, in words of our own.
-TEST(ChatTemplate, FamiliesAreToldApartByTheMarksTheyWrite) {
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {"{{'<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>'}}", "chatml"},
-      {"{{'<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n'}}"
-       "<tool_response>",
-       "qwen2.5"},
-      {"{{'<|im_start|>system\\nYou are Bob.<|im_end|>\\n'}}", "custom"},
-      {"add_generation_prompt {{'<|start_header_id|>' + m.role}}", "llama3"},
-      {"add_generation_prompt <|start_header_id|> Cutting Knowledge Date: December 2023", "llama3.1"},
-      {"{{bos_token + '[INST] <<SYS>>'}}", "llama2"},
-      {"{{'[INST] ' + m.content + ' [/INST]'}}", "mistral"},
-      {"system_message {{\"[INST] \" + m.content + \"[/INST]\"}} {{\" \" + message[\"content\"]|trim + eos_token}}",
-       "mistral_v3"},
-      {"{{'[SYSTEM_PROMPT]' + s + '[/SYSTEM_PROMPT]'}}{{'[INST]'}}", "mistral_v7"},
-      {"{{'<｜User｜>' + m.content}}", "deepseek_v3"},
-      {"{{'<｜User｜>' + m.content}}split('</think>'){{'<｜Assistant｜><think>\\n'}}", "deepseek_r1"},
-      {"{{'User: ' + m.content}}", "deepseek_v2"},
-      {"{{'<start_of_turn>' + role + '\\n' + (first_user_prefix if loop.first else '')}}", "gemma3"},
-      {"{{'<start_of_turn>' + role + '\\n' + message['content'] | trim}}", "unknown"},  // Gemma 2 has no system role
-      {"{{ '### Instruction:' + m.content }}", "unknown"},
-      {"", "none"},
-  };
-  for (const auto& [text, name] : cases) EXPECT_EQ(ChatTemplate::from_text(text, "", "").name(), name) << text;
+TEST(ChatTemplate, IsNamedAfterWhatItWrites) {
+  const std::string chatml =
+      "{%- for m in messages -%}\n{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>' + '\\n' }}"
+      "{%- endfor -%}{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}";
+  EXPECT_EQ(ChatTemplate::from_text(chatml, "", "").name(), "chatml");
+  EXPECT_EQ(ChatTemplate::from_text("{{ '### Instruction:' + messages[0].content }}", "", "").name(), "custom");
+  EXPECT_EQ(ChatTemplate::from_text("{{ messages | shout }}", "", "").name(), "custom");  // until it is rendered
+  EXPECT_EQ(ChatTemplate::from_text("{{ messages ", "", "").name(), "unknown");
+  EXPECT_EQ(ChatTemplate::from_text("", "", "").name(), "none");
 }
 
-TEST(ChatTemplate, KeepsTheDefaultPromptOfAFamilyMember) {
-  const auto chat = ChatTemplate::from_text("{{'<|im_start|>system\nYou are Bob.<|im_end|>\n'}}", "", "");
-  EXPECT_EQ(chat.default_system(), "You are Bob.");
+TEST(ChatTemplate, GivesItsProgramMoreNames) {
+  const auto chat = ChatTemplate::named("qwen3", "", "");
   const std::vector<ChatMessage> hello = {{"user", "Hi"}};
-  EXPECT_EQ(chat.render(hello, true),
-            "<|im_start|>system\nYou are Bob.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  const std::string open = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+  EXPECT_EQ(chat.render(hello, true), open);
+  EXPECT_EQ(chat.with({{"enable_thinking", true}}).render(hello, true), open);
+  EXPECT_EQ(chat.with({{"enable_thinking", false}}).render(hello, true), open + "<think>\n\n</think>\n\n");
+}
+
+TEST(ChatTemplate, KnowsTheMarksAroundThinking) {
+  EXPECT_EQ(ChatTemplate::named("qwen3", "", "").thinking()->close, "</think>");
+  EXPECT_EQ(ChatTemplate::from_text("{{ '[THINK]' + messages[0].content + '[/THINK]' }}", "", "").thinking()->open,
+            "[THINK]");
+  EXPECT_FALSE(ChatTemplate::named("llama3", "", "").thinking().has_value());
+}
+
+/// FastChat's template vicuna_v1.1.
+TEST(ChatTemplate, VicunaWritesWhatLongChatWasTrainedOn) {
+  const auto chat = ChatTemplate::named("vicuna", "<s>", "</s>");
+  EXPECT_EQ(chat.render(std::vector<ChatMessage>{{"user", "Hi"}, {"assistant", "Yo"}, {"user", "?"}}, true),
+            "<s>A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, "
+            "detailed, and polite answers to the user's questions. USER: Hi ASSISTANT: Yo</s>USER: ? ASSISTANT:");
 }
 
 void expect_refused(const ChatTemplate& chat, const std::vector<ChatMessage>& messages, const std::string& word) {
@@ -109,12 +110,12 @@ void expect_refused(const ChatTemplate& chat, const std::vector<ChatMessage>& me
 
 TEST(ChatTemplate, RefusesWhatItCannotRenderAndSaysWhy) {
   expect_refused(ChatTemplate(), {{"user", "x"}}, "choose one with \"template\"");
-  expect_refused(ChatTemplate::from_text("{{ 'Q:' + m }}", "", ""), {{"user", "x"}}, "of no known family");
+  expect_refused(ChatTemplate::from_text("{{ 'Q:' + m ", "", ""), {{"user", "x"}}, "that is not understood: chat");
   expect_refused(ChatTemplate::named("chatml", "", ""), {}, "messages");
-  expect_refused(ChatTemplate::named("llama2", "", ""), {{"assistant", "x"}}, "messages[0].role");
-  expect_refused(ChatTemplate::named("mistral", "", ""), {{"system", "s"}, {"user", "x"}}, "messages[0].role");
-  expect_refused(ChatTemplate::named("mistral_v7", "", ""), {{"user", "x"}}, "system");
-  expect_refused(ChatTemplate::named("gemma3", "", ""), {{"user", "x"}, {"user", "y"}}, "messages[1].role");
+  expect_refused(ChatTemplate::named("llama2", "", ""), {{"assistant", "x"}}, "role \"assistant\"");
+  expect_refused(ChatTemplate::named("mistral", "", ""), {{"system", "s"}, {"user", "x"}}, "role \"system\"");
+  expect_refused(ChatTemplate::named("mistral_v7", "", ""), {{"user", "x"}}, "no system message");
+  expect_refused(ChatTemplate::named("gemma3", "", ""), {{"user", "x"}, {"user", "y"}}, "role \"user\"");
   try {
     (void)ChatTemplate::named("llama-3", "", "");
     FAIL() << "an unknown name was accepted";

@@ -125,7 +125,7 @@ TEST(OpenModel, FolderAndGgufOfOneModelAgree) {
     EXPECT_EQ(model->tokenizer->special_ids().eos, 1);
   }
   EXPECT_EQ(folder.config.dtype, kernels::DType::bf16);
-  EXPECT_EQ(folder.chat_template.name(), "chatml");
+  EXPECT_EQ(folder.chat_template.name(), "custom");
   EXPECT_EQ(file.chat_template.name(), "none");
   EXPECT_EQ(choose_chat_template(file, "llama2").name(), "llama2");
   for (const char* text : {"the cat", " attention<|user|>hat</s>", "naïve\n\n  x1", ""}) {
