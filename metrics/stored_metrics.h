@@ -33,6 +33,9 @@ struct StoredSpread {
 // Prompts, cut tokens included; the samples table holds them.
 inline constexpr StoredMetric kPromptLength{"prompt_length", "Tokens of the whole prompt", "tokens"};
 
+// Answers; the samples table holds how long they are, thinking included.
+inline constexpr StoredMetric kThinkingTokens{"thinking_tokens", "Tokens of thinking", "tokens"};
+
 // Bytes of a cache right after the prompt.
 inline constexpr StoredMetric kResidentBytes{"resident_bytes", "Resident bytes", "bytes", Better::lower};
 inline constexpr StoredMetric kFullKvBytes{"full_kv_bytes", "Bytes of the full cache", "bytes", Better::lower};
@@ -189,6 +192,7 @@ inline constexpr StoredSeries kAnswerSimilarity{"answer_similarity", "fraction"}
 inline constexpr StoredSeries kAnsweredMs{"answered_ms", "ms"};
 
 // Events of a sample, with members of their data.
+inline constexpr const char* kThought = "thought";               // text: what the model thought before its answer
 inline constexpr const char* kContextStored = "context_stored";  // context, form, keep, tier: as a run ended
 inline constexpr const char* kContextProfiled =
     "context_profiled";  // context, began_ms: profiled anew, when that ended

@@ -52,6 +52,12 @@ void describe_answer(results::SampleResult& result, const Request& request, cons
   describe_prompt(result, request);
   result.output_tokens = static_cast<int64_t>(session.tokens.size());
   result.prediction = answer_text(request, session.tokens);
+  if (const int64_t thought = thinking_tokens(request.thinking, session.tokens); thought > 0) {
+    const auto tokens = std::span<const int32_t>(session.tokens).first(static_cast<size_t>(thought));
+    add(result, metrics::kThinkingTokens, static_cast<double>(thought));
+    result.events.push_back(
+        {.event = metrics::kThought, .data_json = nlohmann::json{{"text", request.tokenizer->decode(tokens)}}.dump()});
+  }
   result.finish_reason = to_string(session.finish);
 }
 

@@ -19,9 +19,12 @@ OpenedModel open_entry(const experiment::ModelEntry& entry, const std::filesyste
   return opened;
 }
 
-ChatTemplate pick_template(const OpenedModel& opened, const std::string& name) {
-  if (name == "none") return {};
-  return choose_chat_template(opened, name == "auto" ? "" : name);
+ChatTemplate pick_template(const OpenedModel& opened, const experiment::ModelEntry& entry) {
+  if (entry.chat_template == "none") return {};
+  const ChatTemplate chat = choose_chat_template(opened, entry.chat_template == "auto" ? "" : entry.chat_template);
+  if (entry.thinking == "auto") return chat;
+  const bool thinks = entry.thinking == "on";
+  return chat.with({{"enable_thinking", thinks}, {"thinking", thinks}});
 }
 
 kernels::DType parse_dtype(const std::string& name) {
@@ -111,7 +114,7 @@ LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesys
                          std::shared_ptr<const storage::Hierarchy> machine)
     : entry_(entry),
       opened_(open_entry(entry, home)),
-      template_(pick_template(opened_, entry.chat_template)),
+      template_(pick_template(opened_, entry)),
       tokens_(*opened_.tokenizer),
       fitted_folder_(home / "fitted"),
       machine_(std::move(machine)) {}
@@ -206,7 +209,8 @@ Request LoadedModel::request(const datasets::Sample& sample, const experiment::E
           .expected = fmt::format("at most {} together, the window of {}", opened_.config.max_position, entry_.name),
           .action = "use shorter samples, fewer new tokens, or a model with a larger window"});
   }
-  request.stop = stop_rule(sample, *opened_.tokenizer, opened_.config.eos, new_tokens);
+  if (templated(sample)) request.thinking = thinking_of(template_, *opened_.tokenizer, render(sample));
+  request.stop = stop_rule(sample, *opened_.tokenizer, request.thinking, opened_.config.eos, new_tokens);
   request.sampling = sampling_of(engine, sample.generation);
   return request;
 }

@@ -70,14 +70,14 @@ SessionOptions session_options(const Request& request) {
 }
 
 std::string answer_text(const Request& request, std::span<const int32_t> tokens) {
-  std::string text = request.tokenizer->decode(tokens);
+  std::string text = text_after(request.thinking, *request.tokenizer, tokens);
   const size_t cut = first_stop(text, request.sample->generation.stop);
   if (cut != std::string::npos) text.resize(cut);
   return text;
 }
 
-StopRule stop_rule(const datasets::Sample& sample, const Tokenizer& tokenizer, std::vector<int32_t> end_tokens,
-                   int64_t max_new_tokens) {
+StopRule stop_rule(const datasets::Sample& sample, const Tokenizer& tokenizer, const Thinking& thinking,
+                   std::vector<int32_t> end_tokens, int64_t max_new_tokens) {
   StopRule rule{.max_new_tokens = max_new_tokens, .stop_tokens = std::move(end_tokens)};
   if (!sample.generation.stop_token_of.empty()) {
     const auto ids = tokenizer.encode(sample.generation.stop_token_of, {.add_special = false});
@@ -85,8 +85,8 @@ StopRule stop_rule(const datasets::Sample& sample, const Tokenizer& tokenizer, s
   }
   if (!sample.generation.stop.empty()) {
     // A stop string may begin inside an earlier token: the whole answer is looked at, which is short.
-    rule.stop_when = [&tokenizer, stops = sample.generation.stop](std::span<const int32_t> tokens) {
-      return first_stop(tokenizer.decode(tokens), stops) != std::string::npos;
+    rule.stop_when = [&tokenizer, thinking, stops = sample.generation.stop](std::span<const int32_t> tokens) {
+      return first_stop(text_after(thinking, tokenizer, tokens), stops) != std::string::npos;
     };
   }
   return rule;

@@ -7,6 +7,7 @@
 
 #include "datasets/workload.h"
 #include "harness/engine/session/session.h"
+#include "harness/evaluate/thinking.h"
 #include "harness/experiment/config.h"
 #include "harness/model/tokenizer/tokenizer.h"
 
@@ -22,6 +23,7 @@ struct Request {
   std::vector<int32_t> question;
   PromptLayout layout;             // what of the prompt is prefix, context and question
   Tier chunk_tier = Tier::device;  // where chunks lie whose entries are reused
+  Thinking thinking;               // marks around what is no part of the answer
   StopRule stop;
   SamplingSettings sampling;
   std::vector<std::string> metrics;  // ids of metrics that score a prediction
@@ -52,11 +54,11 @@ void resize_prompt(Request& request, int64_t tokens);
 /// machine has no such tier.
 [[nodiscard]] std::shared_ptr<ReuseMemory> reuse_memory(const Request& request);
 
-/// The answer's text: special tokens skipped, cut before the first stop string.
+/// The answer's text: without thinking, special tokens skipped, cut before the first stop string.
 [[nodiscard]] std::string answer_text(const Request& request, std::span<const int32_t> tokens);
 
-/// The rule that ends generation at a stop string of the sample.
-[[nodiscard]] StopRule stop_rule(const datasets::Sample& sample, const Tokenizer& tokenizer,
+/// The rule that ends generation at a stop string of the sample, behind thinking.
+[[nodiscard]] StopRule stop_rule(const datasets::Sample& sample, const Tokenizer& tokenizer, const Thinking& thinking,
                                  std::vector<int32_t> end_tokens, int64_t max_new_tokens);
 
 }  // namespace kvarena::evaluate

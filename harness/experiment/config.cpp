@@ -142,6 +142,11 @@ void ModelEntry::parameters(ParameterVisitor& p) {
   p("kv_dtype", kv_dtype).one_of({"", "bf16", "f16", "f32"}).doc("entries of the full cache; empty = dtype");
   p("window", window).min(16).doc("longest prompt and output together, in tokens; absent = the checkpoint's own");
   p("template", chat_template).doc("chat template: auto (the checkpoint's own), none, or a name");
+  p("thinking", thinking)
+      .one_of({"auto", "on", "off"})
+      .doc(
+          "tells the chat template whether the model thinks before it answers (enable_thinking); auto = its own "
+          "default");
   p("device", device)
       .one_of({"cpu", "cuda"})
       .doc(
@@ -159,6 +164,7 @@ std::string ModelEntry::parameters_json(bool placement) const {
   json values = parameter_values([&](ParameterVisitor& p) { copy.parameters(p); });
   if (!placement || devices.empty()) values.erase("devices");
   if (device == "cpu") values.erase("device");
+  if (thinking == "auto") values.erase("thinking");
   return values.dump();
 }
 

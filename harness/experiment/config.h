@@ -24,6 +24,7 @@ struct ModelEntry {
   std::string kv_dtype;                // dtype of the full cache; "" = dtype
   std::optional<int64_t> window;       // tokens, prompt and output; absent = the checkpoint's own
   std::string chat_template = "auto";  // key "template": auto (the checkpoint's), none, or a name
+  std::string thinking = "auto";       // told to the chat template: on, off; auto = its own default
   std::string device = "cpu";          // cpu or cuda; decides the last bits of results, and times
   std::vector<int64_t> devices;        // numbers of those that share the layers; empty = as many as the model needs
   std::string source;                  // where it comes from, huggingface.co/ORG/NAME; decides no result
