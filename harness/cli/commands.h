@@ -19,8 +19,11 @@ namespace kvarena::cli {
 [[nodiscard]] Command methods_command();
 [[nodiscard]] Command metrics_command();
 [[nodiscard]] Command model_command();
+[[nodiscard]] Command model_check_command();
 [[nodiscard]] Command model_generate_command();
+[[nodiscard]] Command model_list_command();
 [[nodiscard]] Command model_logits_command();
+[[nodiscard]] Command model_pull_command();
 [[nodiscard]] Command model_tokenize_command();
 [[nodiscard]] Command new_method_command();
 [[nodiscard]] Command papers_command();

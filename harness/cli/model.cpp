@@ -6,10 +6,12 @@ namespace kvarena::cli {
 
 Command model_command() {
   Command command{.name = "model",
-                  .summary = "the tokenizer, the logits and the answers of a model",
-                  .examples = {{"kvarena model generate --chat --prompt 'What is a cache?'", "an answer as it comes"},
+                  .summary = "models that are here, and the tokenizer, logits and answers of one",
+                  .examples = {{"kvarena model list", "what is there, and where"},
+                               {"kvarena model generate --chat --prompt 'What is a cache?'", "an answer as it comes"},
                                {"kvarena model logits --prompt 'The capital of France is'", "what would come next"}}};
-  command.commands = {model_tokenize_command(), model_logits_command(), model_generate_command()};
+  command.commands = {model_list_command(),     model_check_command(),  model_pull_command(),
+                      model_tokenize_command(), model_logits_command(), model_generate_command()};
   return command;
 }
 

@@ -28,23 +28,32 @@ std::optional<std::filesystem::path> folder_of(const char* variable) {
   return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::filesystem::path>(value);
 }
 
-constexpr std::string_view kHubFolder = "models--";  // and org--name
-
-/// The main revision in a model's folder of the hub's cache.
-std::optional<std::filesystem::path> main_snapshot(const std::filesystem::path& folder) {
-  const std::filesystem::path ref = folder / "refs" / "main";
-  if (!std::filesystem::is_regular_file(ref)) return std::nullopt;
-  std::string revision = read_file(ref);
-  revision.erase(std::ranges::find_if(revision, [](unsigned char c) { return std::isspace(c) != 0; }), revision.end());
-  const std::filesystem::path snapshot = folder / "snapshots" / revision;
-  return std::filesystem::exists(snapshot) ? std::optional(snapshot) : std::nullopt;
+/// A revision in a model's folder of the hub's cache: a branch, a tag, or a commit by its first characters.
+std::optional<std::filesystem::path> snapshot_of(const std::filesystem::path& folder, const std::string& revision) {
+  const std::filesystem::path ref = folder / "refs" / revision;
+  std::string commit = std::filesystem::is_regular_file(ref) ? read_file(ref) : revision;
+  commit.erase(std::ranges::find_if(commit, [](unsigned char c) { return std::isspace(c) != 0; }), commit.end());
+  for (const std::string& name : names_in(folder / "snapshots")) {
+    if (!commit.empty() && name.starts_with(commit)) return folder / "snapshots" / name;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
+std::optional<std::filesystem::path> user_folder(const char* variable, const char* below_home) {
+  if (const auto folder = folder_of(variable)) return folder;
+  const auto home = folder_of("HOME");
+  return home ? std::optional(*home / below_home) : std::nullopt;
+}
+
+std::optional<std::filesystem::path> hub_cache() {
+  if (const auto home = folder_of("HF_HOME"); home && !folder_of("HF_HUB_CACHE")) return *home / "hub";
+  return user_folder("HF_HUB_CACHE", ".cache/huggingface/hub");
+}
+
 std::filesystem::path kvarena_home() {
-  if (const auto home = folder_of("KVARENA_HOME")) return *home;
-  if (const auto home = folder_of("HOME")) return *home / ".cache" / "kvarena";
+  if (const auto home = user_folder("KVARENA_HOME", ".cache/kvarena")) return *home;
   fail({.place = "KVARENA_HOME",
         .found = "neither it nor HOME in the environment",
         .expected = "the folder where models are kept"});
@@ -58,19 +67,19 @@ bool is_hub_name(const std::string& model) {
 }
 
 std::optional<std::filesystem::path> hub_snapshot(const std::string& hub_name) {
-  std::optional<std::filesystem::path> cache = folder_of("HF_HUB_CACHE");
-  if (const auto home = folder_of("HF_HOME"); !cache && home) cache = *home / "hub";
-  if (const auto home = folder_of("HOME"); !cache && home) cache = *home / ".cache" / "huggingface" / "hub";
-  if (!cache || !is_hub_name(hub_name)) return std::nullopt;
-  const size_t slash = hub_name.find('/');
-  return main_snapshot(*cache /
-                       fmt::format("{}{}--{}", kHubFolder, hub_name.substr(0, slash), hub_name.substr(slash + 1)));
+  const std::optional<std::filesystem::path> cache = hub_cache();
+  const size_t at = hub_name.find('@');
+  const std::string name = hub_name.substr(0, at);
+  if (!cache || !is_hub_name(name)) return std::nullopt;
+  const size_t slash = name.find('/');
+  return snapshot_of(*cache / fmt::format("{}{}--{}", kHubFolder, name.substr(0, slash), name.substr(slash + 1)),
+                     at == std::string::npos ? "main" : hub_name.substr(at + 1));
 }
 
 std::filesystem::path find_model(const std::string& model) {
   const bool is_path = model.find('/') != std::string::npos;
   if (is_path || std::filesystem::exists(model)) {
-    if (std::filesystem::exists(model)) return main_snapshot(model).value_or(model);
+    if (std::filesystem::exists(model)) return snapshot_of(model, "main").value_or(model);
     if (const auto snapshot = hub_snapshot(model)) return *snapshot;
     fail({.place = model,
           .found = "nothing there",

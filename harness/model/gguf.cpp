@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <fstream>
 
 #include "harness/core/error.h"
 
@@ -267,6 +268,13 @@ GgufFile::GgufFile(const std::filesystem::path& path) : file_(path) {
   const uint64_t data_begin = std::min((reader.at() + unit - 1) / unit * unit, uint64_t{file_.bytes().size()});
   place_tensors(file_.path(), file_.bytes().subspan(data_begin), alignment, entries);
   for (TensorEntry& entry : entries) tensors_.push_back(std::move(entry.tensor));
+}
+
+bool is_gguf(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  uint32_t magic = 0;
+  file.read(reinterpret_cast<char*>(&magic), sizeof magic);
+  return file && magic == kMagic;
 }
 
 }  // namespace kvarena

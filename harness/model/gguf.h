@@ -37,6 +37,9 @@ struct GgufTensor {
   std::span<const std::byte> bytes;
 };
 
+/// Whether a file begins as a GGUF file does, whatever its name; false for what cannot be read.
+[[nodiscard]] bool is_gguf(const std::filesystem::path& path);
+
 /// A mapped GGUF file whose every count, length and offset has been checked against the file's size.
 /// Getters throw UserError naming file and key when a key is missing (get_*) or holds another type.
 class GgufFile {

@@ -108,7 +108,7 @@ OpenedModel open_folder(const std::filesystem::path& folder) {
 
 OpenedModel open_model(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path)) {
-    if (path.extension() == ".gguf") return open_gguf(path);
+    if (path.extension() == ".gguf" || is_gguf(path)) return open_gguf(path);
     fail({.place = path.string(),
           .found = std::filesystem::exists(path) ? "a file" : "nothing",
           .expected = "a folder in Hugging Face layout or a .gguf file"});

@@ -42,6 +42,43 @@ TEST_F(Hub, ANameStandsForTheMainSnapshot) {
   EXPECT_EQ(hub_snapshot("org/Name-3.1"), std::nullopt) << "a revision that is not there";
 }
 
+TEST_F(Hub, ARevisionIsABranchOrTheBeginningOfACommit) {
+  const fs::path other = model_ / "snapshots" / "0a1b2c3d";
+  fs::create_directories(other);
+  write_file(model_ / "refs" / "v2", "0a1b2c3d");
+  EXPECT_EQ(find_model("org/Name-3.1@v2"), other);
+  EXPECT_EQ(find_model("org/Name-3.1@0a1b"), other);
+  EXPECT_EQ(find_model("org/Name-3.1@abc"), snapshot_);
+  EXPECT_EQ(hub_snapshot("org/Name-3.1@ffff"), std::nullopt);
+}
+
+TEST_F(Hub, ModelsOfAllProgramsAreFound) {
+  setenv("KVARENA_HOME", (folder_ / "home").c_str(), 1);
+  setenv("LLAMA_CACHE", (folder_ / "llama").c_str(), 1);
+  setenv("OLLAMA_MODELS", (folder_ / "ollama").c_str(), 1);
+  const fs::path manifests = folder_ / "ollama" / "manifests" / "registry.ollama.ai" / "library" / "gemma3";
+  for (const fs::path& made : {folder_ / "home" / "models" / "tiny", folder_ / "llama", manifests,
+                               folder_ / "ollama" / "blobs"}) {
+    fs::create_directories(made);
+  }
+  write_file(folder_ / "llama" / "a.gguf", "");
+  write_file(folder_ / "llama" / "a.json", "");
+  write_file(folder_ / "ollama" / "blobs" / "sha256-12", "");
+  write_file(manifests / "270m",
+             R"({"layers": [{"mediaType": "application/vnd.ollama.image.template", "digest": "sha256:99"},
+                            {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:12"}]})");
+  write_file(manifests / "gone",
+             R"({"layers": [{"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:13"}]})");
+  write_file(manifests / "broken", "{");
+  std::vector<std::string> found;
+  for (const FoundModel& model : found_models()) found.push_back(model.place + " " + model.name);
+  EXPECT_EQ(found, (std::vector<std::string>{"KVARENA_HOME tiny", "Hugging Face org/Name-3.1",
+                                             "llama.cpp " + (folder_ / "llama" / "a.gguf").string(),
+                                             "Ollama, gemma3:270m " +
+                                                 (folder_ / "ollama" / "blobs" / "sha256-12").string()}));
+  for (const char* variable : {"KVARENA_HOME", "LLAMA_CACHE", "OLLAMA_MODELS"}) unsetenv(variable);
+}
+
 TEST_F(Hub, WhatIsAbsentSaysHowToGetIt) {
   EXPECT_EQ(hub_snapshot("org/other"), std::nullopt);
   EXPECT_EQ(testing::error_of([] { (void)find_model("org/other"); }),
