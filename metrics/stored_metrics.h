@@ -147,6 +147,8 @@ inline constexpr StoredMetric kKvDeviation{"kv_deviation", "Deviation from full 
 inline constexpr StoredMetric kLoadMs{"load_ms", "Loading", "ms", Better::lower};
 inline constexpr StoredMetric kScoreMs{"score_ms", "Scoring", "ms", Better::lower};
 inline constexpr StoredMetric kAlignMs{"align_ms", "Choosing and aligning", "ms", Better::lower};
+inline constexpr StoredMetric kScoringOverhead{"scoring_overhead", "Scoring and choosing, of the prefill", "fraction",
+                                               Better::lower};
 
 // Prompts whose caches lie in a store behind links.
 inline constexpr StoredMetric kFirstDraftMs{"first_draft_ms", "First token drafted", "ms", Better::lower};

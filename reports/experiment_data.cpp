@@ -61,7 +61,13 @@ void follow_labels(ExperimentData& data) {
   follow(&results::CellRecord::workload, &results::PublishedValue::workload);
   const std::vector<std::string> methods = labels(data.cells, &results::CellRecord::method);
   for (results::PublishedValue& value : data.experiment.published) {
-    for (std::string& other : value.against) other = results::label_among(methods, other).value_or(other);
+    std::vector<std::string> others;
+    for (const std::string& word : value.against) {
+      const std::vector<std::string> fitting = results::labels_fitting(methods, word);
+      others.insert(others.end(), fitting.begin(), fitting.end());
+      if (fitting.empty()) others.push_back(word);
+    }
+    value.against = std::move(others);
   }
 }
 

@@ -29,11 +29,6 @@ std::string family_of(const results::CellRecord& cell) {
   return name.is_string() ? fmt::format("{} + {}", name.get<std::string>(), cell.method_name) : cell.method_name;
 }
 
-double target_of(const results::CellRecord& cell) {
-  const json engine = json::parse(cell.engine_json, nullptr, /*allow_exceptions=*/false);
-  return engine.is_object() ? engine.value("score_share", NAN) : NAN;
-}
-
 struct Fastest {
   std::string workload, family, point;
   const CellData* cell = nullptr;
@@ -45,7 +40,7 @@ std::vector<Fastest> fastest_settings(std::span<const CellData* const> cells) {
   std::vector<Fastest> all;
   for (const CellData* cell : cells) {
     const std::string family = family_of(cell->row.cell);
-    const double target = target_of(cell->row.cell);
+    const double target = score_target(cell->row.cell);
     for (const std::string& point : points_of(*cell)) {
       const double ms = value_of(*cell, metrics::kTimeToFirstTokenSpread.mean.name, point);
       if (!std::isfinite(ms) || !(value_of(*cell, metrics::kServedScore.name, point) >= target)) continue;
@@ -97,7 +92,7 @@ void add_quality_target(std::span<const CellData* const> cells, Section& section
               .title = "Fastest settings at a quality",
               .caption = fmt::format("Of each method the setting with the least mean time to first token among those "
                                      "whose score under load is at least {:.3g} (serving.score_share).",
-                                     target_of(all.front().cell->row.cell)),
+                                     score_target(all.front().cell->row.cell)),
               .columns = {{.title = "Workload", .numeric = false},
                           {.title = "Load", .numeric = false},
                           {.title = "Method", .numeric = false},

@@ -1,6 +1,7 @@
 #include "reports/serving_points.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "metrics/stored_metrics.h"
 
@@ -39,6 +40,11 @@ std::vector<float> series_of(const CellData& cell, const std::string& name, cons
     if (row.sample_id == sample) return row.series.values;
   }
   return {};
+}
+
+double score_target(const results::CellRecord& cell) {
+  const auto engine = nlohmann::json::parse(cell.engine_json, nullptr, /*allow_exceptions=*/false);
+  return engine.is_object() ? engine.value("score_share", NAN) : NAN;
 }
 
 std::vector<std::string> points_of(const CellData& cell) {

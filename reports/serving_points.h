@@ -24,6 +24,9 @@ namespace kvarena::reports {
 /// The series of a sample, by request; empty when there is none.
 [[nodiscard]] std::vector<float> series_of(const CellData& cell, const std::string& name, const std::string& sample);
 
+/// The score under load that a serving cell's goodput asks for (serving.score_share); NaN where it tells none.
+[[nodiscard]] double score_target(const results::CellRecord& cell);
+
 /// Samples of a serving cell, in their order.
 [[nodiscard]] std::vector<std::string> points_of(const CellData& cell);
 

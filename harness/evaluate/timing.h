@@ -20,7 +20,8 @@ namespace kvarena::evaluate {
 /// something), late_verifies, full_caches_kept, fallen_back, and of the last repeat, by pass, iteration_ms and
 /// iteration_bytes. Beside them, what the first moved between tiers. A method that reuses entries finds its memory
 /// primed by earlier requests: its prefill_ms is the pass over the tokens that it recomputes, beside load_ms and, while
-/// entries are loaded, score_ms and align_ms. Series hold one number a repeat, and every gap of the last repeat.
+/// entries are loaded, score_ms and align_ms, whose sum over prefill_ms is scoring_overhead. Series hold one number a
+/// repeat, and every gap of the last repeat.
 [[nodiscard]] experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& request,
                                                         const EvaluatedMethod& evaluated,
                                                         const experiment::TimingSettings& settings);

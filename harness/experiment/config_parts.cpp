@@ -247,15 +247,18 @@ results::Statistic statistic_of(const std::string& name) {
                                              : *found;  // another word is refused beside this
 }
 
-/// The labels that a published value is held against; only settings at equal quality or time are compared with such.
+/// The labels that a published value is held against.
 std::vector<std::string> take_against(json& entry, const std::string& key, Problems& problems) {
   const json against = entry.is_object() ? take(entry, "against") : json();
   if (against.is_null()) return {};
   const json told = entry.value("statistic", json("mean"));
-  if (told != results::name(results::Statistic::equal_quality) &&
-      told != results::name(results::Statistic::equal_time)) {
+  if (told.is_string() && !results::has_rivals(statistic_of(told.get<std::string>()))) {
+    std::vector<std::string_view> with;
+    for (const results::Statistic each : results::kStatistics) {
+      if (results::has_rivals(each)) with.push_back(results::name(each));
+    }
     problems.add(key + ".against", fmt::format("it beside the statistic {}", brief(told)),
-                 R"(the statistic "at equal quality" or "at equal time")");
+                 fmt::format("one of the statistics: {}", fmt::join(with, ", ")));
   }
   const bool labels = against.is_array() && !against.empty() &&
                       std::ranges::all_of(against, [](const json& label) { return label.is_string(); });
@@ -466,7 +469,7 @@ std::vector<std::string> unmatched_published(const ExperimentConfig& config, con
   std::set<std::pair<std::string, std::string>> seen = {{"method", std::string(results::kAllMethods)},
                                                         {"workload", std::string(results::kAllWorkloads)}};
   const auto check = [&](const char* what, const std::vector<std::string>& known, const std::string& word) {
-    if (!seen.emplace(what, word).second || results::label_among(known, word)) return;
+    if (!seen.emplace(what, word).second || !results::labels_fitting(known, word).empty()) return;
     warnings.push_back(describe({.place = place + ": published",
                                  .found = fmt::format("{} \"{}\", which this experiment does not have", what, word),
                                  .nearest = nearest_name(word, known)}));

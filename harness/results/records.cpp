@@ -70,8 +70,18 @@ std::string_view name(Statistic value) {
     case Statistic::best_ratio_variation: return "best ratio variation";
     case Statistic::equal_quality: return "at equal quality";
     case Statistic::equal_time: return "at equal time";
+    case Statistic::gain: return "gain";
+    case Statistic::equal_rate: return "at equal rate";
+    case Statistic::near_reduction: return "reduction within 3%";
+    case Statistic::equal_time_load: return "load at equal time";
   }
   return "";
+}
+
+bool has_rivals(Statistic value) {
+  using enum Statistic;
+  constexpr std::array kAlone = {mean, minimum, median_drop, drop_variation, best_for, best_ratio_variation};
+  return std::ranges::find(kAlone, value) == kAlone.end();
 }
 
 std::string_view name(CellState value) {

@@ -145,7 +145,10 @@ struct MetricDefinition {
 /// standard deviation of that share over its mean; the share of samples that the method is best for, of those that keep
 /// about as many bytes; the deviation over the mean of the share of bytes that is best removed, sample by sample; of a
 /// time, that of other settings at the method's quality over its own; of a quality, what it is more than that of other
-/// settings at the method's time to the first token, over theirs.
+/// settings at the method's time to the first token, over theirs. The mean over the baseline's, less 1; of a quality,
+/// what it is more than that of other settings at the method's tokens a second; of a time, that of other settings over
+/// that of the fastest one of the method's that loses at most 3% of their quality; of a time under load, the load at
+/// which the method has it over the load at which other settings do.
 enum class Statistic {
   mean,
   minimum,
@@ -156,13 +159,20 @@ enum class Statistic {
   best_for,
   best_ratio_variation,
   equal_quality,
-  equal_time
+  equal_time,
+  gain,
+  equal_rate,
+  near_reduction,
+  equal_time_load
 };
 inline constexpr std::array kStatistics = {
-    Statistic::mean,          Statistic::minimum,        Statistic::relative, Statistic::reduction,
-    Statistic::median_drop,   Statistic::drop_variation, Statistic::best_for, Statistic::best_ratio_variation,
-    Statistic::equal_quality, Statistic::equal_time};
+    Statistic::mean,           Statistic::minimum,        Statistic::relative, Statistic::reduction,
+    Statistic::median_drop,    Statistic::drop_variation, Statistic::best_for, Statistic::best_ratio_variation,
+    Statistic::equal_quality,  Statistic::equal_time,     Statistic::gain,     Statistic::equal_rate,
+    Statistic::near_reduction, Statistic::equal_time_load};
 [[nodiscard]] std::string_view name(Statistic value);
+/// Whether a value of it may name the methods that it is held against.
+[[nodiscard]] bool has_rivals(Statistic value);
 
 /// Signs before a printed value that is no exact one.
 inline constexpr std::array<std::string_view, 6> kBounds = {"", "~", "<", "<=", ">", ">="};
@@ -177,7 +187,7 @@ inline constexpr std::string_view kAllMethods = "all";
 
 /// A value printed in a paper.
 struct PublishedValue {
-  std::string model, workload, method, metric;  // labels as in the config
+  std::string model, workload, method, metric;  // labels as in the config; see labels_fitting()
   std::vector<std::string> against = {};        // labels of the methods it is held against; none: the baseline
   double value = 0;
   std::optional<double> upper;  // of a printed range, which begins at `value`

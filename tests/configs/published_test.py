@@ -3,8 +3,8 @@
   published_test.py TREE    the tree whose configs are checked; also that planted mistakes are found
 
 tests/golden/published/<paper>.json holds what a paper prints, in its own words; published_names.json says which label of
-ours each word is. A stored number must be printed in the item that its source names, with the same value, unit,
-statistic and bound; a printed one must be stored, or say why not.
+ours each word is, and which methods a printed ratio is over. A stored number must be printed in the item that its source
+names, with the same value, unit, statistic and bound; a printed one must be stored, or say why not.
 """
 
 import collections
@@ -69,11 +69,12 @@ class Paper:
         return options(self.names[kind][word], *keys)
 
     def same_kind(self, record, value):
-        """Whether a printed record of this value is it also in its end, unit, statistic and bound."""
+        """Whether a printed record of this value is it also in its end, unit, statistic, bound and rivals."""
         statistic = record.get("statistic", "mean")
         return (record.get("upper") == value.get("upper")
                 and record.get("bound", "") == value.get("bound", "")
                 and value.get("statistic", "mean") == self.names.get("statistic", {}).get(statistic, statistic)
+                and value.get("against", []) == self.names.get("against", {}).get(record["metric"], [])
                 and value.get("unit", "") in self.word("unit", record["unit"]))
 
     def find(self, value):
@@ -182,6 +183,7 @@ class Published(unittest.TestCase):
                 ("configs/papers/evicpress/figure3.json", ("published", 0, "statistic"), "mean"),
                 ("configs/papers/vericache/figure8.json", ("published", 0, "bound"), "<="),
                 ("configs/papers/speccache/figure5.json", ("published", 0, "upper"), 4),
+                ("configs/papers/vericache/figure16.json", ("published", 1, "against"), ["Full KV"]),
                 ("configs/modelled/specache-table3.json", ("rows", 0, "published", "tokens/s"), 190),
                 ("configs/modelled/vericache-figure11-remote-prefix.json", ("rows", 1, "published", "speed-up"),
                  [1.33, 2.1])):

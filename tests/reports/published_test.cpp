@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "reports/compare.h"
 #include "reports/experiment_report.h"
+#include "reports/reproduced.h"
 #include "reports/sections.h"
 #include "tests/reports/stored_experiment.h"
 
@@ -231,6 +235,111 @@ TEST_F(ReportTest, PublishedRatiosBetweenSettingsAreAtEqualQualityOrTime) {
   EXPECT_EQ(rows["at equal quality small"][7].text, "not comparable: no two of the others lie around its quality");
   EXPECT_EQ(rows["at equal quality large"][7].text, "not comparable: no two of the others lie around its quality")
       << "the baseline alone, which is above it";
+}
+
+TEST_F(ReportTest, PublishedRatiosMayBeOverNamedMethods) {
+  using enum results::Statistic;
+  std::vector<results::PublishedValue> values = {
+      printed_as(relative, "mine", "qa_f1", "percent", 150), printed_as(gain, "mine", "qa_f1", "percent", 50),
+      printed_as(gain, "rival {n}", "qa_f1", "percent", -50), printed_as(reduction, "mine", "perplexity", "×", 2),
+      printed_as(gain, "mine {n}", "qa_f1", "percent", 1)};
+  values[0].against = values[1].against = {"rival {n}"};
+  values[3].against = {"rival 1", "rival 2"};
+  std::vector<MethodScores> cells = {
+      {"full", {0.8, 0.8}}, {"rival 1", {0.2, 0.2}}, {"rival 2", {0.4, 0.4}}, {"mine", {0.6, 0.6}}};
+  for (MethodScores& cell : cells)
+    cell.values = {{.metric = "perplexity", .value = cell.scores[0] * 10, .unit = "perplexity"}};
+  cells[3].values[0].value = 1;
+  auto rows = published_rows(experiment("a.db", cells, values));
+  EXPECT_EQ(rows["relative mine"][7].text, "match") << "over the best, 0.4";
+  EXPECT_EQ(rows["relative mine"][2].text, "qa_f1, relative of rival 1; rival 2");
+  EXPECT_EQ(rows["gain mine"][7].text, "match");
+  EXPECT_EQ(rows["gain rival {n}"][7].text, "match") << "its best setting over the baseline";
+  EXPECT_EQ(rows["reduction mine"][7].text, "match") << "the lower perplexity is the best, 2 over 1";
+  EXPECT_EQ(rows["gain mine {n}"][7].text, "not comparable: no value here");
+}
+
+/// Cells of methods with a score and, timed, a time to the first token and tokens a second.
+std::vector<MethodScores> scored_and_timed(const std::vector<std::tuple<std::string, double, double, double>>& all) {
+  std::vector<MethodScores> cells;
+  for (const auto& [label, score, time, rate] : all) {
+    cells.push_back({label, {score, score}});
+    cells.push_back({label, {time, time}});
+    cells.back().kind = results::CellKind::timing;
+    cells.back().metric = "time_to_first_token_ms";
+    cells.back().values = {{.metric = "throughput_tokens_per_s", .value = rate, .unit = "tokens/s"}};
+  }
+  return cells;
+}
+
+TEST_F(ReportTest, PublishedDifferencesAreAtEqualRate) {
+  using enum results::Statistic;
+  std::vector<results::PublishedValue> values = {printed_as(equal_rate, "mine", "qa_f1", "percent", 30),
+                                                 printed_as(equal_rate, "fast", "qa_f1", "percent", 30)};
+  for (results::PublishedValue& value : values) value.against = {"lossy {keep}"};
+  auto rows = published_rows(experiment("a.db",
+                                        scored_and_timed({{"full", 1, 90, 10},
+                                                          {"lossy 0.5", 0.8, 20, 20},
+                                                          {"lossy 0.25", 0.4, 10, 60},
+                                                          {"mine", 1, 50, 30},
+                                                          {"fast", 1, 50, 70}}),
+                                        values));
+  EXPECT_EQ(rows["at equal rate mine"][7].text, "match") << "0.7 at 30 tokens/s, between 0.8 at 20 and 0.4 at 60";
+  EXPECT_EQ(rows["at equal rate fast"][7].text, "not comparable: no two of the others lie around its rate");
+}
+
+TEST_F(ReportTest, PublishedReductionsAreOfTheFastestSettingThatLosesLittle) {
+  using enum results::Statistic;
+  const auto cells =
+      scored_and_timed({{"full", 1, 90, 1}, {"mine 1", 0.98, 45, 1}, {"mine 2", 0.97, 30, 1}, {"mine 3", 0.96, 10, 1}});
+  auto rows = published_rows(experiment("a.db", cells,
+                                        {printed_as(near_reduction, "mine {alpha}", "time_to_first_token_ms", "×", 3),
+                                         printed_as(near_reduction, "mine 3", "time_to_first_token_ms", "×", 9)}));
+  EXPECT_EQ(rows["reduction within 3% mine {alpha}"][7].text, "match");
+  EXPECT_EQ(rows["reduction within 3% mine 3"][7].text, "not comparable: no setting loses at most 3%");
+}
+
+/// A serving cell of a method whose engine asks for a score of 0.8.
+CellData served(const std::string& method, const std::vector<std::array<double, 3>>& load_time_and_score) {
+  CellData cell;
+  cell.row.state = results::CellState::done;
+  cell.row.cell = {.kind = results::CellKind::serving, .model = "m", .workload = "facts", .method = method};
+  cell.row.cell.engine_json = R"({"score_share": 0.8})";
+  cell.row.cell.baseline = method == "full";
+  for (const auto& [load, time, score] : load_time_and_score) {
+    const std::string point = fmt::format("{}x", load);
+    for (const auto& [metric, value] : {std::pair<std::string, double>{"offered_requests_per_s", load},
+                                        {"mean_time_to_first_token_ms", time},
+                                        {"served_score", score},
+                                        {"served_requests_per_s", std::min(load, 3.0)}}) {
+      results::ValueColumn& column = cell.values[metric];
+      column.metric = metric;
+      column.rows.push_back({.sample_id = point, .value = value});
+    }
+  }
+  return cell;
+}
+
+TEST_F(ReportTest, PublishedLoadsAreAtEqualTime) {
+  using enum results::Statistic;
+  ExperimentData data;
+  data.cells = {served("full", {{1, 100, 1}, {2, 300, 1}}), served("lossy 1", {{1, 50, 0.9}, {2, 150, 0.9}}),
+                served("lossy 2", {{1, 10, 0.7}, {2, 20, 0.7}}),  // below the score that is asked for
+                served("mine", {{2, 100, 0.9}, {4, 300, 0.9}})};
+  auto printed = printed_as(equal_time_load, "mine", "mean_time_to_first_token_ms", "×", 0);
+  EXPECT_NEAR(ours_of(data, printed).value, 2, 1e-12) << "at 100 ms 2 over 1 and at 300 ms 4 over 2, of the baseline";
+  printed.against = {"lossy 1", "lossy 2"};
+  // At 100 ms 2 over 1.5, at 150 ms 2.5 over 2; at 50 and 300 ms one of the two has no load.
+  EXPECT_NEAR(ours_of(data, printed).value, (2 / 1.5 + 2.5 / 2) / 2, 1e-12);
+  EXPECT_EQ(ours_of(data, printed).samples, 2U);
+  printed.against = {"lossy 2"};
+  EXPECT_EQ(ours_of(data, printed).missing, "no latency that both reach");
+  printed.workload = std::string(results::kAllWorkloads);
+  printed.against = {};
+  EXPECT_NEAR(ours_of(data, printed).value, 2, 1e-12);
+  printed.metric = "served_requests_per_s";
+  printed.statistic = relative;
+  EXPECT_NEAR(ours_of(data, printed).value, 1.5, 1e-12) << "the most that is served, 3 over 2";
 }
 
 TEST_F(ReportTest, PublishedValuesUnderLoadAreOfOneLoad) {

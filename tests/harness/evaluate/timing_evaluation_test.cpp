@@ -92,6 +92,16 @@ TEST_F(TimingEvaluation, AScheduleSaysWhatItDidWithTheLinkAndTheMemory) {
   }
 }
 
+TEST_F(TimingEvaluation, ReuseSaysWhatScoringAndChoosingCostBesideThePrefill) {
+  const TimingSettings settings{.repeats = 1, .warmup = 0};
+  const SampleOutcome outcome = evaluate({{"name", "cacheblend"}, {"chunk", 64}, {"recompute", 0.2}}, settings);
+  ASSERT_EQ(outcome.failure, "");
+  EXPECT_GT(value(outcome, "scoring_overhead"), 0);
+  EXPECT_NEAR(value(outcome, "scoring_overhead") * value(outcome, "prefill_ms"),
+              value(outcome, "score_ms") + value(outcome, "align_ms"), 1e-9);
+  EXPECT_TRUE(std::isnan(value(evaluate({{"name", "full"}}, settings), "scoring_overhead")));
+}
+
 TEST_F(TimingEvaluation, PlainRequestsSayHowManyRanAtATime) {
   const TimingSettings settings{.repeats = 1, .warmup = 0, .batch = 5, .device_mib = full_mib(2.5)};
   const SampleOutcome outcome = evaluate({{"name", "full"}}, settings);

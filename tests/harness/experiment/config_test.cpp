@@ -385,10 +385,30 @@ TEST(Config, PublishedValuesAreHeldAgainstSettingsAtEqualQuality) {
   EXPECT_EQ(config.published.at(0).against, (std::vector<std::string>{"full", "snapkv"}));
   ASSERT_EQ(config.warnings.size(), 1U);
   EXPECT_NE(config.warnings[0].find("method \"snapkv\""), std::string::npos) << config.warnings[0];
-  EXPECT_NE(problems_of(config_of("relative", R"(["full"])")).find("published[0].against: found it beside"),
-            std::string::npos);
+  const std::string alone = problems_of(config_of("minimum", R"(["full"])"));
+  EXPECT_NE(
+      alone.find("published[0].against: found it beside the statistic \"minimum\", expected one of the statistics: "
+                 "relative, reduction, at equal quality"),
+      std::string::npos)
+      << alone;
+  EXPECT_TRUE(parse(config_of("gain", R"(["full"])")).warnings.empty());
   EXPECT_NE(problems_of(config_of("at equal time", R"("full")")).find("published[0].against: found \"full\""),
             std::string::npos);
+}
+
+TEST(Config, PublishedValuesOfALabelWithNamesInBracesSpeakOfAllSettings) {
+  const auto warnings_of = [](const std::string& method, const std::string& against) {
+    return parse(fmt::format(
+                     R"({{"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"],
+               "methods": ["full", {{"name": "kivi", "matrix": {{"bits": [2, 4]}}, "label": "KIVI, {{bits}}"}}],
+               "published": [{{"model": "b", "method": "{}", "workload": "all", "metric": "f", "value": 2,
+                              "statistic": "gain", "against": ["{}"], "source": "s"}}]}})",
+                     method, against))
+        .warnings;
+  };
+  EXPECT_EQ(warnings_of("KIVI, {bits}", "full"), std::vector<std::string>());
+  EXPECT_EQ(warnings_of("KIVI, 4", "KIVI, {b}"), std::vector<std::string>());
+  EXPECT_EQ(warnings_of("KIVI {bits}", "{x}, {y}, {z}").size(), 2U);
 }
 
 TEST(Config, PublishedValuesOfALabelWithAChangedSettingFit) {
