@@ -216,6 +216,7 @@ void value_packed_cell(const ChunkArgs& args, const Touch& touch, int64_t limit,
     switch (values.format.levels) {
       case Levels::e4m3: return fused_values<Code<8, Levels::e4m3>>(args, planes, weights, group);
       case Levels::e5m2: return fused_values<Code<8, Levels::e5m2>>(args, planes, weights, group);
+      case Levels::codebook: return fused_values<Code<8, Levels::codebook>>(args, planes, weights, group);
       default: return fused_values<Code<8, Levels::uniform>>(args, planes, weights, group);
     }
   }

@@ -1,6 +1,8 @@
 #pragma once
 // Per-path internal: from codes in dwords to the numbers they stand for.
 
+#include <bit>
+
 #include "kernels/common/simd.h"
 #include "kernels/quantize/quantize.h"
 
@@ -28,18 +30,20 @@ KVARENA_INLINE void with_code(const QuantFormat& format, const F& f) {
   switch (format.levels) {
     case Levels::e4m3: return f(Code<8, Levels::e4m3>{});
     case Levels::e5m2: return f(Code<8, Levels::e5m2>{});
+    case Levels::codebook: return f(Code<8, Levels::codebook>{});
     default: return f(Code<8, Levels::uniform>{});
   }
 }
 
-/// The levels of up to 5 bits, repeated to fill 16 lanes; the first of uniform 8-bit ones.
+/// The levels of up to 5 bits, repeated to fill 16 lanes; the first of uniform 8-bit ones; an 8-bit codebook.
 struct LevelTable {
   F32x16 low, high;
+  const float* codebook = nullptr;
 };
 
 KVARENA_INLINE LevelTable level_table(const QuantFormat& format) {
   const auto first = static_cast<float>(format.first_level);
-  if (format.bits == 8) return {set16(first), zero16()};
+  if (format.bits == 8) return {set16(first), zero16(), format.codebook};
   alignas(64) float levels[32];
   const int mask = (1 << format.bits) - 1;
   for (int i = 0; i < 32; ++i) {
@@ -57,6 +61,11 @@ KVARENA_INLINE F32x16 level_of_lanes(U32x16 a, const LevelTable& table) {
     return look_up(a, table.low, table.high);
   } else if constexpr (C::levels == Levels::uniform) {
     return add(low_byte(a), table.low);
+  } else if constexpr (C::levels == Levels::codebook) {  // too many for registers
+    alignas(64) float codes[kLanes], levels[kLanes];
+    store16(codes, bits_of(masked(a, 0xff)));
+    for (int i = 0; i < kLanes; ++i) levels[i] = table.codebook[std::bit_cast<uint32_t>(codes[i])];
+    return load16(levels);
   } else if constexpr (C::levels == Levels::e4m3) {  // the exponents of an f16, less 8
     return mul(f16_lanes(either(shift_left(masked(a, 0x80), 8), shift_left(masked(a, 0x7f), 7))), set16(256));
   } else {

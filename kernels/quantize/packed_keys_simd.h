@@ -158,6 +158,7 @@ KVARENA_INLINE void add_products(const QuantFormat& format, const TileSource<CEL
       switch (format.levels) {
         case Levels::e4m3: return add_fused<Code<8, Levels::e4m3>, ROWS, CELLS>(source, begin, end, acc);
         case Levels::e5m2: return add_fused<Code<8, Levels::e5m2>, ROWS, CELLS>(source, begin, end, acc);
+        case Levels::codebook: return add_fused<Code<8, Levels::codebook>, ROWS, CELLS>(source, begin, end, acc);
         default: return add_fused<Code<8, Levels::uniform>, ROWS, CELLS>(source, begin, end, acc);
       }
     }

@@ -14,8 +14,7 @@ void require_valid(const PackedEntries& p) {
   require((f.bits >= 1 && f.bits <= 5) || f.bits == 8, "quantize: bits must be 1-5 or 8");
   require(f.meta != DType::f32, "quantize: scale and zero are stored in 16 bits");
   require(f.rule != QuantRule::midpoint || f.bits == 1, "quantize: midpoint style is for 1 bit");
-  require(f.levels != Levels::codebook || (f.codebook != nullptr && f.bits <= 5),
-          "quantize: a codebook has at most 5 bits");
+  require(f.levels != Levels::codebook || f.codebook != nullptr, "quantize: a codebook is missing");
   require(f.levels == Levels::uniform || f.levels == Levels::codebook || f.bits == 8,
           "quantize: the float formats have 8 bits");
   require(p.head_dim > 0 && p.head_dim % kCell == 0, "quantize: head_dim must be a positive multiple of 16");

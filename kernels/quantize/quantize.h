@@ -48,7 +48,7 @@ enum class Levels : uint8_t { uniform, codebook, e4m3, e5m2 };
 inline constexpr int64_t kWholeRun = int64_t{1} << 40;
 
 struct QuantFormat {
-  int bits = 4;  // 1, 2, 3, 4, 5 or 8; 8 for the float formats, at most 5 with a codebook
+  int bits = 4;  // 1, 2, 3, 4, 5 or 8; 8 for the float formats
   int64_t group_size = 32;
   DType meta = DType::bf16;  // f16 or bf16: how scale and zero are stored
   QuantRule rule = QuantRule::minimum;

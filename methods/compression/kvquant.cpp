@@ -251,10 +251,14 @@ std::vector<float> normal_float_levels(int64_t n) {
 class KvQuant final : public Codec {
  public:
   void parameters(ParameterVisitor& p) override {
-    p("bits", bits_).min(2).max(5).doc("bits of a code");
+    p("bits", bits_).min(2).max(8).doc("bits of a code: 2, 3, 4, 5 or 8");
     p("outliers", outliers_).min(0).max(0.05).doc("share of numbers kept in f16, half at each end");
     p("codebook", codebook_).one_of({"nuq", "uniform", "nf"}).doc("where the levels lie");
     p("qnorm", qnorm_).doc("whether levels keep mean and deviation; advised at 2 bits");
+  }
+
+  void check(const std::string& place, std::vector<std::string>& problems) const override {
+    check_bits(place, "bits", bits_, problems);
   }
 
   bool storable() const override { return true; }

@@ -101,13 +101,13 @@ TEST(AttentionPacked, EqualsAttentionOnTheDecodedNumbers) {
 
 /// Formats other than KIVI's: groups in tokens, no zeros, no scales, codebooks, floats of 8 bits.
 std::vector<QuantFormat> token_formats() {
-  static const std::vector<float> codebook = normal(32, 77);
+  static const std::vector<float> codebook = normal(256, 77);
   static const std::vector<float> ordered = [] {
     std::vector<float> levels;
-    for (int bits = 1; bits <= 5; ++bits) {
+    for (const int bits : {1, 2, 3, 4, 5, 8}) {
       std::vector<float> some(codebook.begin(), codebook.begin() + (1 << bits));
       std::sort(some.begin(), some.end());
-      levels.insert(levels.end(), some.begin(), some.end());  // those of `bits` begin at 2^bits - 2
+      levels.insert(levels.end(), some.begin(), some.end());  // those of `bits` begin at 2^bits - 2, of 8 at 62
     }
     return levels;
   }();
@@ -126,6 +126,12 @@ std::vector<QuantFormat> token_formats() {
                        .token_groups = true});
     formats.push_back({.bits = bits, .group_size = 16, .rule = QuantRule::minimum, .token_groups = true, .clip = 0.8f});
   }
+  formats.push_back({.bits = 8,
+                     .group_size = 64,
+                     .rule = QuantRule::none,
+                     .levels = Levels::codebook,
+                     .codebook = ordered.data() + 62,
+                     .token_groups = true});
   formats.push_back({.bits = 5, .group_size = 32});  // keys grouped along tokens
   formats.push_back(
       {.bits = 8, .rule = QuantRule::absmax, .levels = Levels::uniform, .first_level = -127, .token_groups = true});

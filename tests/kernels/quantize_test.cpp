@@ -257,11 +257,17 @@ TEST(Quantize, GivenScalesEncodeAnyNumberOfEntries) {
 
 TEST(Quantize, DecodedCellsHaveTheBitsOfDecodedRowsOnEveryPath) {
   static const std::vector<float> levels{-2.5f, -1, -0.25f, 0.25f, 1, 1.5f, 2, 3};
+  static const std::vector<float> many = [] {
+    std::vector<float> sorted = normal(256, 9);
+    std::ranges::sort(sorted);
+    return sorted;
+  }();
   const std::vector<QuantFormat> formats{
       {.bits = 5},
       {.bits = 3, .meta = DType::f16, .rule = QuantRule::whole_zero, .token_groups = true},
       {.bits = 3, .rule = QuantRule::norm, .levels = Levels::codebook, .codebook = levels.data(), .token_groups = true},
       {.bits = 8, .group_size = 16, .rule = QuantRule::absmax, .first_level = -128, .token_groups = true},
+      {.bits = 8, .rule = QuantRule::none, .levels = Levels::codebook, .codebook = many.data(), .token_groups = true},
       {.bits = 8, .rule = QuantRule::none, .levels = Levels::e4m3, .token_groups = true},
       {.bits = 8, .rule = QuantRule::none, .levels = Levels::e5m2, .token_groups = true}};
   for (QuantFormat format : formats) {

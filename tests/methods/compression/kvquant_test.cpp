@@ -1,5 +1,7 @@
 // KVQuant: outliers and code books, and decoded entries against its formula in float64 (tests/golden/quantizers.py).
 
+#include <cmath>
+
 #include "tests/methods/compression/decoded_entries.h"
 #include "tests/methods/compression/restored_layer.h"
 
@@ -34,6 +36,28 @@ TEST(KvQuant, WithoutOutliersTheErrorIsHalfAGap) {
   for (int64_t t = 0; t < 300; ++t) {
     for (int64_t c = 0; c < kRestoredDim; ++c) ASSERT_NEAR(v[t * kRestoredDim + c], rows[t * 128 + c], 1.0 / 15 + 0.01);
   }
+}
+
+TEST(KvQuant, EightBitsHaveLevelsThatFollowTheNumbers) {
+  const auto rows = random_floats(300 * 128, "rows");
+  const auto mean_error = [&](const char* codebook) {
+    PackedLayer layer({{"name", "kvquant"}, {"bits", 8}, {"codebook", codebook}, {"outliers", 0}}, testing::kCodecShape,
+                      &testing::turning_model());
+    layer.append(rows, rows, 300);
+    layer.compress();
+    std::vector<float> v(300 * kRestoredDim);
+    layer.packed()->read(0, nullptr, v.data());
+    double error = 0;
+    for (int64_t t = 0; t < 300; ++t) {
+      for (int64_t c = 0; c < kRestoredDim; ++c)
+        error += std::fabs(v[t * kRestoredDim + c] - rows[t * 128 + c]) / (300 * kRestoredDim);
+    }
+    return error;
+  };
+  const double uniform = mean_error("uniform");
+  EXPECT_NEAR(uniform, 0.5 / 255, 0.1 / 255) << "a quarter of a gap, of numbers between -1 and 1";
+  EXPECT_LT(mean_error("nf"), 4 * uniform);
+  EXPECT_LT(mean_error("nuq"), 1.1 * uniform);
 }
 
 TEST(KvQuant, DecodesAsItsFormula) { testing::expect_golden_decoded("kvquant", 1); }
