@@ -278,6 +278,18 @@ def agent_session(name, steps):
     return turns
 
 
+def azure_trace(name, prompt, answer, ending):
+    """64 arrivals, some close together and some far apart, with lengths about those of two means."""
+    rng = random.Random(f"azure {name}")
+    lines, seconds = ["TIMESTAMP,ContextTokens,GeneratedTokens"], 18 * 3600.0
+    for _ in range(64):
+        hour, rest = divmod(seconds, 3600)
+        lines.append(f"2023-11-16 {int(hour):02}:{int(rest // 60):02}:{rest % 60:010.7f},"
+                     f"{1 + int(rng.expovariate(1 / prompt))},{1 + int(rng.expovariate(1 / answer))}")
+        seconds += rng.expovariate(1 / rng.choice((0.2, 2, 10)))
+    return "".join(line + ending for line in lines)
+
+
 def traces():
     rows = []
     for session in range(3):
@@ -291,11 +303,8 @@ def traces():
     write_rows("lmcache-agent-trace/miniswe/session.jsonl",
                [{"timestamp": 1000000 + 500000 * n, "input": told, "output": answer, "session_id": "session"}
                 for n, (told, answer) in enumerate(agent_session("miniswe", 6))])
-    write("azure-llm-2023/AzureLLMInferenceTrace_conv.csv",
-          "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
-          "2023-11-16 18:15:51.2224670,879,55\n")
-    write("azure-llm-2023/AzureLLMInferenceTrace_code.csv",
-          "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319600,3180,8\r\n")
+    write("azure-llm-2023/AzureLLMInferenceTrace_conv.csv", azure_trace("conv", 900, 200, "\n"))
+    write("azure-llm-2023/AzureLLMInferenceTrace_code.csv", azure_trace("code", 2000, 20, "\r\n"))
     write_rows("mooncake/conversation_trace.jsonl",
                [{"timestamp": 3000 * n, "input_length": 600 + 512 * n, "output_length": 30, "hash_ids": [0] + list(range(1, 2 + n))}
                 for n in range(3)])

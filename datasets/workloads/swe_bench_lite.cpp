@@ -1,6 +1,6 @@
 // SWE-bench Lite, scored by the form of the answer alone: whether it is a valid git diff (VeriCache's "code
-// format accuracy"). Rows of the oracle or BM25 sets carry their whole prompt in `text`; plain rows get one made of the
-// problem statement.
+// format accuracy"). Rows of the oracle set, which is fetched, and of the BM25 sets carry their whole prompt in `text`,
+// with the code; plain rows get one made of the problem statement.
 
 #include <fmt/format.h>
 
@@ -47,9 +47,10 @@ KVARENA_WORKLOAD(SweBenchLite,
                  {.name = "swe-bench-lite",
                   .family = "swe-bench-lite",
                   .title = "SWE-bench Lite: is the answer a valid git diff?",
-                  .source = "https://huggingface.co/datasets/SWE-bench/SWE-bench_Lite (parquet)",
-                  .download = "python3 -c \"import datasets, os; datasets.load_dataset('SWE-bench/SWE-bench_Lite', "
-                              "split='test').to_json(os.environ['KVARENA_DATA'] + '/swe-bench-lite/test.jsonl')\"",
+                  .source = "https://huggingface.co/datasets/princeton-nlp/SWE-bench_Lite_oracle (parquet)",
+                  .download = "python3 -c \"import datasets, os; datasets.load_dataset("
+                              "'princeton-nlp/SWE-bench_Lite_oracle', split='test').to_json("
+                              "os.environ['KVARENA_DATA'] + '/swe-bench-lite/test.jsonl')\"",
                   .licence = "MIT (benchmark); repositories under their own licences",
                   .metrics = {"git_diff_format", "output_f1"},
                   .folder = "swe-bench-lite",
