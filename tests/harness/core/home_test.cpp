@@ -57,8 +57,8 @@ TEST_F(Hub, ModelsOfAllProgramsAreFound) {
   setenv("LLAMA_CACHE", (folder_ / "llama").c_str(), 1);
   setenv("OLLAMA_MODELS", (folder_ / "ollama").c_str(), 1);
   const fs::path manifests = folder_ / "ollama" / "manifests" / "registry.ollama.ai" / "library" / "gemma3";
-  for (const fs::path& made : {folder_ / "home" / "models" / "tiny", folder_ / "llama", manifests,
-                               folder_ / "ollama" / "blobs"}) {
+  for (const fs::path& made :
+       {folder_ / "home" / "models" / "tiny", folder_ / "llama", manifests, folder_ / "ollama" / "blobs"}) {
     fs::create_directories(made);
   }
   write_file(folder_ / "llama" / "a.gguf", "");
@@ -72,10 +72,10 @@ TEST_F(Hub, ModelsOfAllProgramsAreFound) {
   write_file(manifests / "broken", "{");
   std::vector<std::string> found;
   for (const FoundModel& model : found_models()) found.push_back(model.place + " " + model.name);
-  EXPECT_EQ(found, (std::vector<std::string>{"KVARENA_HOME tiny", "Hugging Face org/Name-3.1",
-                                             "llama.cpp " + (folder_ / "llama" / "a.gguf").string(),
-                                             "Ollama, gemma3:270m " +
-                                                 (folder_ / "ollama" / "blobs" / "sha256-12").string()}));
+  EXPECT_EQ(found,
+            (std::vector<std::string>{"KVARENA_HOME tiny", "Hugging Face org/Name-3.1",
+                                      "llama.cpp " + (folder_ / "llama" / "a.gguf").string(),
+                                      "Ollama, gemma3:270m " + (folder_ / "ollama" / "blobs" / "sha256-12").string()}));
   for (const char* variable : {"KVARENA_HOME", "LLAMA_CACHE", "OLLAMA_MODELS"}) unsetenv(variable);
 }
 
