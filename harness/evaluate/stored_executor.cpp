@@ -120,7 +120,10 @@ std::vector<PassMember*> StoredExecutor::profiling_members(const serving::PassPl
   const size_t context = drifted_.front();
   if (!profiling_ && !original_.valid()) {
     profiling_since_s_ = plan.at_s;
-    original_ = std::async(std::launch::async, [this, context] { return point_->originals->read(context); });
+    original_ = std::async(std::launch::async, [this, context] {
+      stored::stand_behind_passes();
+      return point_->originals->read(context);
+    });
   }
   if (!profiling_) {
     if (original_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};

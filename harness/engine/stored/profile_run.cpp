@@ -1,6 +1,8 @@
 #include "harness/engine/stored/profile_run.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <numeric>
@@ -9,6 +11,8 @@
 #include "harness/engine/stored/stored_cache.h"
 
 namespace kvarena::stored {
+
+void stand_behind_passes() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19); }
 
 ProfileRun::ProfileRun(Transformer& model, std::shared_ptr<const Prefill> context, std::span<const CacheForm> forms,
                        std::vector<Query> queries, AnswerQuality quality)
@@ -23,7 +27,10 @@ ProfileRun::ProfileRun(Transformer& model, std::shared_ptr<const Prefill> contex
 
 void ProfileRun::make_next() {
   if (profile_.size() == forms_.size()) return;
-  making_ = std::async(std::launch::async, [this, &form = forms_[profile_.size()]] { return make(form); });
+  making_ = std::async(std::launch::async, [this, &form = forms_[profile_.size()]] {
+    stand_behind_passes();
+    return make(form);
+  });
 }
 
 ProfileRun::Made ProfileRun::make(const CacheForm& form) const {

@@ -14,6 +14,9 @@
 
 namespace kvarena::stored {
 
+/// Lets passes have the processor before the calling thread and those that it starts.
+void stand_behind_passes();
+
 /// How good an answer to query `query` is beside that of the uncompressed cache, 1 at best.
 using AnswerQuality =
     std::function<double(size_t query, std::span<const int32_t> answer, std::span<const int32_t> full)>;
