@@ -95,10 +95,6 @@ std::vector<int32_t> prompt_of(const OpenedModel& model) {
   return tokens;
 }
 
-SessionOptions ten_tokens(const OpenedModel& model) {
-  return {.stop = {.max_new_tokens = kNewTokens}, .tokenizer = model.tokenizer.get()};
-}
-
 using NamedMethod = std::pair<std::string, std::unique_ptr<Method>>;
 
 /// All methods at their default settings, the reference first; those that cannot be made so are refused.

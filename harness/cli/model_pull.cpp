@@ -11,6 +11,7 @@
 #include "harness/core/error.h"
 #include "harness/core/home.h"
 #include "harness/core/own_files.h"
+#include "harness/core/page.h"
 #include "harness/core/terminal.h"
 
 namespace kvarena::cli {

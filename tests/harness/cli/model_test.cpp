@@ -26,6 +26,8 @@ const TinyModelFolder& tiny() {
   return folder;
 }
 
+void write_text(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
+
 constexpr const char* kIds = "5,17,200,33,8,17,200,91";
 
 std::string bytes_of(const fs::path& path) {
@@ -204,6 +206,78 @@ TEST(Models, AnAbsentModelSaysHowToGetOne) {
   const Finished absent = run_kvarena({"model", "logits", "--model", "smollm2-35m", "--ids", "1"}, setup);
   expect_refused(absent, "scripts/setup");
   EXPECT_TRUE(contains(absent.err, "did you mean \"smollm2-135m\"?")) << absent.err;
+}
+
+TEST(ModelCheck, SaysWhatAModelIsAndWhichMethodsRunOnIt) {
+  const Finished finished = run_kvarena({"model", "check", tiny().path(), "--json"});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const json found = json::parse(finished.out);
+  EXPECT_EQ(found.at("model").at("family"), "llama");
+  EXPECT_TRUE(contains(found.at("model").at("template"), "<|im_start|>user"));
+  EXPECT_GT(found.at("methods").get<int>(), 60);
+  const json& refused = found.at("refused");
+  EXPECT_TRUE(contains(refused.at("duo_attention"), "weights")) << refused.dump(2);
+  for (const char* runs : {"full", "snapkv", "kivi", "quest", "h2o"})
+    EXPECT_FALSE(refused.contains(runs)) << refused[runs];
+}
+
+TEST(ModelCheck, NamesWhatIsWrongWithAModel) {
+  const ScratchFolder folder;
+  write_text(folder / "config.json", R"({"model_type": "mamba"})");
+  const Finished finished = run_kvarena({"model", "check", folder.path().string()});
+  expect_refused(finished, "model_type");
+  EXPECT_TRUE(contains(finished.err, "mamba"));
+}
+
+TEST(ModelList, ShowsModelsOfAllPlacesWithWhatTheyAre) {
+  const ScratchFolder home;
+  fs::create_directories(home / "models");
+  fs::create_directory_symlink(tiny().path(), home / "models" / "tiny");
+  fs::create_directories(home / "models" / "empty");
+  const RunSetup setup{.environment = {{"KVARENA_HOME", home.path().string()},
+                                       {"HF_HUB_CACHE", (home / "hub").string()},
+                                       {"LLAMA_CACHE", (home / "llama").string()},
+                                       {"OLLAMA_MODELS", (home / "ollama").string()}}};
+  const Finished finished = run_kvarena({"model", "list", "--json"}, setup);
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const json list = json::parse(finished.out);
+  ASSERT_EQ(list.size(), 2U) << finished.out;
+  EXPECT_EQ(list[0].at("name"), "empty");
+  EXPECT_NE(list[0].at("problem"), "");
+  EXPECT_EQ(list[1].at("name"), "tiny");
+  EXPECT_EQ(list[1].at("family"), "llama");
+  EXPECT_GE(list[1].at("bytes"), fs::file_size(tiny().weights()));
+}
+
+/// A program of the hub's that does what `body` says.
+fs::path program_named_hf(const ScratchFolder& folder, const std::string& body) {
+  fs::create_directories(folder / "bin");
+  write_text(folder / "bin" / "hf", "#!/bin/sh\n" + body);
+  fs::permissions(folder / "bin" / "hf", fs::perms::owner_all);
+  return folder / "bin";
+}
+
+TEST(ModelPull, FetchesByTheHubsOwnProgram) {
+  const ScratchFolder folder;
+  const fs::path bin = program_named_hf(folder, R"(test "$*" = "download org/tiny --revision v1" || exit 3
+cd "$HF_HUB_CACHE" && mkdir -p models--org--tiny/snapshots/abc models--org--tiny/refs
+echo abc > models--org--tiny/refs/v1
+)");
+  fs::create_directories(folder / "hub");
+  const RunSetup setup{
+      .environment = {{"PATH", bin.string() + ":" + std::getenv("PATH")}, {"HF_HUB_CACHE", (folder / "hub").string()}}};
+  const Finished finished = run_kvarena({"model", "pull", "org/tiny@v1"}, setup);
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(contains(finished.out, "models--org--tiny/snapshots/abc")) << finished.out;
+  const Finished refused = run_kvarena({"model", "pull", "org/other"}, setup);
+  expect_refused(refused, "exit code 3");
+}
+
+TEST(ModelPull, SaysTheCommandWhereTheProgramIsAbsent) {
+  const ScratchFolder folder;
+  const RunSetup setup{.environment = {{"PATH", folder.path().string()}}};
+  expect_refused(run_kvarena({"model", "pull", "org/tiny"}, setup), "hf download org/tiny");
+  expect_refused(run_kvarena({"model", "pull", "tiny"}, setup), "a name on Hugging Face's hub");
 }
 
 TEST(Doctor, SaysWhatIsMissingAndStillChecksTheRest) {
