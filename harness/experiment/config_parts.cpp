@@ -162,7 +162,7 @@ std::optional<int64_t> take_limit(json& entry, const std::string& key, Problems&
 std::optional<Question> take_question(json& entry, const std::string& key, Problems& problems) {
   const json question = take(entry, "question");
   for (const Question known : kQuestions) {
-    if (question == name(known)) return known;
+    if (question.is_string() && question.get_ref<const std::string&>() == name(known)) return known;
   }
   if (!question.is_null()) problems.add(key + ".question", brief(question), "seen, unseen, turns or first_seen");
   return std::nullopt;
