@@ -211,6 +211,7 @@ void DeviceCache::take_newest(const KvCache& host) {
 
 /// Whole cells, of which the first may hold some that are there.
 void DeviceCache::upload(const KvCache& host, int64_t first, const std::vector<bool>& there) {
+  bool any = false;
   for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
     if (there[layer]) continue;
     const PlacedLayer& shape = layers_[layer];
@@ -221,12 +222,13 @@ void DeviceCache::upload(const KvCache& host, int64_t first, const std::vector<b
       const int64_t begin = kernels::cell_bytes(held, shape.head_dim, shape.dtype);
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
         const std::vector<std::byte> bytes = joined(items, shape, head, kind, held, entries(layer, head));
+        any = any || !bytes.empty();
         beside(layer).uploads.add(static_cast<char*>(cells(layer, head, kind).data) + begin, bytes.data(), 0,
                                   std::ssize(bytes));
       }
     }
   }
-  finish_uploads();
+  if (any) finish_uploads();
 }
 
 }  // namespace kvarena::device

@@ -61,6 +61,10 @@ DeviceBytes DeviceCache::bytes_by_device() const {
     sum += first_byte(static_cast<int64_t>(layer), layers_.front().kv_heads, capacity_);
     for (const DeviceSegment& front : fronts_[layer]) sum += front.bytes();
   }
+  for (const auto& [device, own] : on_devices_) {
+    bytes[device] += own.spare.memory.bytes();
+    for (const auto& [layer, slots] : own.slots) bytes[device] += slots.bytes();
+  }
   return bytes;
 }
 

@@ -12,6 +12,7 @@
 
 #include "harness/cache/layer_cache.h"
 #include "harness/device/device_segment.h"
+#include "harness/device/device_slots.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cells/cells_cuda.h"
 
@@ -148,12 +149,19 @@ class DeviceCache {
     /// Windows of host placement. When chosen, one for each of the device's layers at the layer's place and a spare at
     /// the end; two that layers share otherwise.
     std::vector<Window> windows;
+    std::map<int64_t, DeviceSlots> slots;  // by layer
+    SlotMemory spare;                      // that they take turns with
   };
 
   /// Downloads what the host's heads hold from token `first` on, of length() tokens, but of layers that have it.
   void upload(const KvCache& host, int64_t first, const std::vector<bool>& there);
   /// Takes over the fronts and, where they are alike, the runs of another cache of the same length.
   void take_over(RecycledCache former);
+  /// Gives slots to what a layer attends to beside its runs (DeviceSlots).
+  void take(int64_t layer, std::span<ExtraRuns> extras, SlotUpdates& updates) {
+    OnDevice& own = beside(layer);
+    own.slots[layer].take(extras, layers_[layer], length_, own.spare, updates);
+  }
   /// Room for so many tokens. Nothing may be under way that uses the cache where it grows.
   void reserve(int64_t tokens);
   [[nodiscard]] OnDevice& beside(int64_t layer) { return on_devices_.at(layers_[layer].device); }

@@ -184,7 +184,7 @@ bool DeviceMirror::follow(const KvCache& host, int64_t visited) {
   if (!cache_ || layers_.size() != host.layers.size()) return false;
   int64_t taken_back = 0;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    if (versions_of(host.layers[i]) != layers_[i].versions) return false;
+    if (versions_of(host.layers[i]) != layers_[i].versions && !follow_emptied(host.layers[i], i)) return false;
     taken_back = std::max(taken_back, layers_[i].newest - host.layers[i].tail().changes().intact());
   }
   const int64_t length = cache_->length() - taken_back, more = host.length - length;
@@ -209,6 +209,22 @@ bool DeviceMirror::follow(const KvCache& host, int64_t visited) {
     }
   }
   cache_->follow_packed(host);
+  return true;
+}
+
+bool DeviceMirror::follow_emptied(const LayerCache& host, size_t layer) {
+  const auto number = static_cast<int64_t>(layer);
+  for (int64_t head = 0; head < host.shape().kv_heads; ++head) {
+    const bool any = host.segments().size() > 1 || host.tail().entries(head) > 0;
+    if (any || !cache_->fronts(number).empty() || cache_->entries(number, head) > kMaxDeadEntries) return false;
+  }
+  std::vector<std::vector<int32_t>> none(static_cast<size_t>(host.shape().kv_heads));
+  for (int64_t head = std::ssize(layers_[layer].positions); head < host.shape().kv_heads; ++head)
+    layers_[layer].positions.push_back(positions_of(layer, head));
+  cache_->keep(number, std::move(none));
+  layers_[layer].versions = versions_of(host);
+  layers_[layer].newest = 0;
+  layers_[layer].drops = host.tail().changes().drops();
   return true;
 }
 
@@ -239,12 +255,12 @@ std::vector<int32_t> DeviceMirror::positions_of(size_t layer, int64_t kv_head) c
 }
 
 std::vector<bool> DeviceMirror::alike(const KvCache& host) const {
-  if (!cache_ || layers_.size() != host.layers.size() || cache_->length() != host.length || cache_->any_dropped())
-    return {};
+  if (!cache_ || layers_.size() != host.layers.size() || cache_->length() != host.length) return {};
   std::vector<bool> alike;
   for (size_t i = 0; i < layers_.size(); ++i) {
     const LayerCache& layer = host.layers[i];
-    alike.push_back(layers_[i].tokens == host.length && layers_[i].versions == versions_of(layer) &&
+    alike.push_back(cache_->kept(static_cast<int64_t>(i)).empty() && layers_[i].tokens == host.length &&
+                    layers_[i].versions == versions_of(layer) &&
                     layer.tail().changes().none(layer.tail().version(), layer.tail().entries(0)));
   }
   return alike;

@@ -37,6 +37,8 @@ class DeviceMirror final : public CacheMirror {
   /// Takes back on the device what was taken back on the host; false when the host's cache has become another one in
   /// one of its first `visited` layers.
   [[nodiscard]] bool follow(const KvCache& host, int64_t visited);
+  /// Drops on the device all that a layer holds, which has nothing left on the host; false where that is not so.
+  [[nodiscard]] bool follow_emptied(const LayerCache& host, size_t layer);
   /// Drops on the device what a layer's tail let go; false when that is better copied anew.
   [[nodiscard]] bool follow_drops(const LayerCache& host, size_t layer);
   /// [layers] whose runs are what they were; empty where none can be.

@@ -118,7 +118,7 @@ void DeviceModel::Stage::prepare(std::span<const DevicePass> batch) {
   for (const DevicePass& pass : batch) {
     const int64_t fresh = std::ssize(pass.tokens);
     const int64_t before = pass.cache != nullptr ? pass.cache->length() : 0;
-    Sequence& s = sequences.emplace_back(Sequence{&pass, pass.cache, rows, fresh, before + fresh, listed});
+    Sequence& s = sequences.emplace_back(Sequence{{}, &pass, pass.cache, rows, fresh, before + fresh, listed});
     if (pass.cache != nullptr && !pass.parents.empty()) {
       s.shared = entries_before_paths(before);
       for (int64_t row = 0; row < fresh; ++row) s.paths.push_back(tree_path(pass.parents, row, before, s.shared));
@@ -277,7 +277,7 @@ void DeviceModel::Stage::receive(Stage& before) {
 }
 
 void DeviceModel::Stage::run(kernels::CudaScratch& with) {
-  const bool over_the_bus = any_on_host() && begin < until;
+  const bool over_the_bus = (any_on_host() || any_chooses(/*known_ones=*/true)) && begin < until;
   if (begin == 0) {
     weights.embedding.gather_rows(told.tokens, rows, x.data(), config.hidden_size, compute.stream());
   }
@@ -288,6 +288,7 @@ void DeviceModel::Stage::run(kernels::CudaScratch& with) {
   }
   for (int64_t layer = begin; layer < until; ++layer) {
     if (over_the_bus) {
+      take_ahead();
       if (layer + 1 < until) fetch(layer + 1);
       fetched[static_cast<size_t>(layer % 2)].hold(compute.stream());
     }
@@ -304,11 +305,15 @@ std::vector<int64_t> DeviceModel::Stage::key_of_step() const {
   if (config.expert.experts > 0) return {};
   std::vector<int64_t> key{until, moves, inputs.moves(), static_cast<int64_t>(brought.what())};
   for (const Sequence& s : sequences) {
-    if (s.cache == nullptr || s.rows != 1 || on_host(s) || s.cache->chosen_ || !s.paths.empty()) return {};
+    if (s.cache == nullptr || s.rows != 1 || on_host(s) || !s.paths.empty()) return {};
     if (s.pass->choice != nullptr || s.cache->any_dropped()) return {};
     const DeviceCache& cache = *s.cache;
     const int64_t most = std::min(cache.capacity(), (cache.length() / kRecordedLengths + 1) * kRecordedLengths);
     key.insert(key.end(), {cache.id_, cache.moves_, most, wanted_rows(s), s.pass->codes_alone ? 1 : 0});
+  }
+  for (const Sequence& s : sequences) {
+    key.push_back(s.cache->chosen_ ? 1 : 0);
+    for (const std::vector<int32_t>& list : lists(s)) key.push_back(std::ssize(list));
   }
   return key;
 }
@@ -363,6 +368,11 @@ void DeviceModel::synchronize() const { impl_->synchronize(); }
 kernels::CudaStream DeviceModel::stream() const { return impl_->last().compute.stream(); }
 void DeviceModel::record_steps(bool on) { impl_->recording = on; }
 int64_t DeviceModel::replayed() const { return impl_->stages.front()->steps.replayed(); }
+int64_t DeviceModel::slot_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& stage : impl_->stages) bytes += stage->slot_bytes;
+  return bytes;
+}
 
 DeviceLogits DeviceModel::forward(std::span<const DevicePass> batch, Download bring, int64_t layers) {
   Impl& m = *impl_;

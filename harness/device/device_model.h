@@ -98,6 +98,8 @@ class DeviceModel {
   void record_steps(bool on);
   /// Passes that were replayed so far.
   [[nodiscard]] int64_t replayed() const;
+  /// Bytes of entries that selections brought up from the host so far (ExtraRuns).
+  [[nodiscard]] int64_t slot_bytes() const;
 
  private:
   struct Stage;

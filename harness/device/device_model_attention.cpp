@@ -6,7 +6,7 @@ namespace kvarena::device {
 using kernels::CellKind;
 using kernels::Cells;
 
-/// Downloads what layer `layer` attends to of caches on the host, on the bus' stream.
+/// Brings what layer `layer` attends to of caches on the host, and by choices that are known, on the bus' stream.
 void DeviceModel::Stage::fetch(int64_t layer) {
   const size_t turn = static_cast<size_t>(layer % 2);
   if (layer >= begin + 2) attended[turn].hold(bus.stream());  // layers share windows two by two when everything comes
@@ -31,6 +31,7 @@ void DeviceModel::Stage::fetch(int64_t layer) {
     if (cache.chosen_) std::swap(cache.window(layer), cache.spare(layer));
   }
   kernels::merge_entries_cuda(merges, bus_scratch, bus.stream());
+  if (any_chooses(/*known_ones=*/true)) choose(layer, /*known_ones=*/true);
   fetched[turn].record(bus.stream());
 }
 
@@ -203,7 +204,7 @@ void DeviceModel::Stage::attention_block(int64_t layer, kernels::CudaScratch& wi
         const QkvRows from = attention.input(kind, normed.data(), pass);
         append(layer, from, with);
         brought.bring_inputs(layer, from, normed.data(), compute.stream());
-        choose_on_host(layer);
+        choose_on_host(layer, from);
         attend(layer, from, with);
         brought.bring_denominators(layer, lse.data(), compute.stream());
         attend_on_host(layer);

@@ -34,19 +34,24 @@ struct DeviceModel::Stage {
     }
   };
 
-  /// One sequence of a pass under way.
-  struct Sequence {
+  /// A sequence's choice in a layer where the host makes it.
+  struct LayerChoice {
+    AttentionSelection choice;         // its runs and queries lie on the device
+    std::vector<IndexList> lists_own;  // what it lists: [kv_heads] or [q_heads] of the layer's runs,
+    std::vector<std::vector<IndexList>> lists_fronts,
+        lists_extra;  // of each front [kv_heads], of each extra as the runs'
+  };
+
+  /// One sequence of a pass under way, with the choice of the layer under way.
+  struct Sequence : LayerChoice {
     const DevicePass* pass = nullptr;
     DeviceCache* cache = nullptr;  // null where the host attends
     int64_t first_row = 0, rows = 0;
-    int64_t most = 0;                         // entries that a run may come to have while the pass is replayed
-    int64_t first_list = 0;                   // where its lists begin among all
-    int64_t shared = 0;                       // of a tree: entries that all rows see alike, whole chunks
-    std::vector<std::vector<int32_t>> paths;  // [rows] of a tree: what each sees from there on
-    AttentionSelection choice;                // of the layer under way; its runs and queries lie on the device
-    std::vector<IndexList> lists_own;         // what it lists: [kv_heads] or [q_heads] of the layer's runs,
-    std::vector<std::vector<IndexList>> lists_fronts,
-        lists_extra;                           // of each front [kv_heads], of each extra as the runs'
+    int64_t most = 0;                          // entries that a run may come to have while the pass is replayed
+    int64_t first_list = 0;                    // where its lists begin among all
+    int64_t shared = 0;                        // of a tree: entries that all rows see alike, whole chunks
+    std::vector<std::vector<int32_t>> paths;   // [rows] of a tree: what each sees from there on
+    LayerChoice ahead;                         // of the next layer, where choices are known
     std::vector<std::vector<IndexList>> kept;  // [layers][kv_heads], fresh ones too; empty where all entries are there
   };
 
@@ -73,7 +78,13 @@ struct DeviceModel::Stage {
   const std::vector<PlacedLayer>& shapes;  // [layers], of all
 
   kernels::CudaQueue compute, bus;
-  kernels::CudaScratch scratch, bus_scratch, choices, brought_entries, kept_lists;
+  kernels::CudaScratch scratch, bus_scratch, kept_lists;
+  /// Memory for what choices list, and for what they bring up: of choices that are waited for on `compute`, of known
+  /// ones on `bus`.
+  struct ChoiceScratch {
+    kernels::CudaScratch lists, entries;
+  } waited, known;
+  int64_t slot_bytes = 0;                     // of entries that went up to slots so far
   kernels::CudaMark computed;                 // the residual stream, on `compute`
   kernels::CudaMark received;                 // that of the stage before, on `compute`
   kernels::CudaMark begun;                    // of a pass, on `compute`
@@ -158,8 +169,12 @@ struct DeviceModel::Stage {
   [[nodiscard]] int64_t most_dequantized() const;
 
   // device_model_selections.cpp
-  void choose_on_host(int64_t layer);
-  void upload_chosen();
+  void choose_on_host(int64_t layer, const QkvRows& from);
+  void take_ahead();
+  /// Asks for the choices that are known before the pass, or for those that are not.
+  void choose(int64_t layer, bool known_ones);
+  void upload_chosen(int64_t layer, std::span<Sequence* const> chosen, bool known_ones);
+  void store_fresh(const QkvRows& from);
   static void add_listed(std::span<const kernels::HeadRun> runs, std::span<const IndexList> lists,
                          std::vector<kernels::HeadRun>& to);
   void add_chosen(int64_t layer, const Sequence& s, const QkvRows& from, const kernels::AttentionState& all,
@@ -183,11 +198,18 @@ struct DeviceModel::Stage {
   [[nodiscard]] bool any_attends_on_host() const {
     return std::ranges::any_of(sequences, [](const Sequence& s) { return s.cache == nullptr; });
   }
-  [[nodiscard]] bool any_chooses() const {
-    return std::ranges::any_of(sequences, [](const Sequence& s) { return s.pass->choice != nullptr; });
+  [[nodiscard]] static bool chooses(const Sequence& s, bool known_ones) {
+    return s.pass->choice != nullptr && s.pass->choice->known() == known_ones;
   }
-  /// Whether the host has a part in each layer.
-  [[nodiscard]] bool waits_for_host() const { return any_attends_on_host() || any_chooses(); }
+  /// The place of a choice under way: known ones are made a layer ahead.
+  [[nodiscard]] static LayerChoice& choice_of(Sequence& s, bool known_ones) { return known_ones ? s.ahead : s; }
+  [[nodiscard]] ChoiceScratch& scratch_of(bool known_ones) { return known_ones ? known : waited; }
+  [[nodiscard]] kernels::CudaStream stream_of(bool known_ones) const { return (known_ones ? bus : compute).stream(); }
+  [[nodiscard]] bool any_chooses(bool known_ones) const {
+    return std::ranges::any_of(sequences, [&](const Sequence& s) { return chooses(s, known_ones); });
+  }
+  /// Whether the host has a part in each layer that takes rows.
+  [[nodiscard]] bool waits_for_host() const { return any_attends_on_host() || any_chooses(false); }
   [[nodiscard]] static int64_t wanted_rows(const Sequence& s) {
     return s.pass->logits == LogitsRows::all ? s.rows : s.pass->logits == LogitsRows::last ? 1 : 0;
   }

@@ -4,55 +4,97 @@
 
 namespace kvarena::device {
 
+using kernels::CellKind;
+
 /// Asks the host, which gets the layer's rows for it, what sequences attend to that leave it to it.
-void DeviceModel::Stage::choose_on_host(int64_t layer) {
-  if (!any_chooses()) return;
-  kernels::cuda_synchronize(compute.stream());
+void DeviceModel::Stage::choose_on_host(int64_t layer, const QkvRows& from) {
+  if (any_chooses(false)) {
+    kernels::cuda_synchronize(compute.stream());
+    choose(layer, /*known_ones=*/false);
+  }
+  store_fresh(from);
+}
+
+/// Takes the choices that have come ahead for the layer that begins.
+void DeviceModel::Stage::take_ahead() {
+  for (Sequence& s : sequences) {
+    if (chooses(s, /*known_ones=*/true)) static_cast<LayerChoice&>(s) = std::move(s.ahead);
+  }
+}
+
+void DeviceModel::Stage::choose(int64_t layer, bool known_ones) {
   std::vector<int32_t> all;
   const auto add = [&](std::span<const int32_t> list, std::vector<IndexList>& lists) {
     lists.push_back({.entries = nullptr, .count = std::ssize(list)});
     all.insert(all.end(), list.begin(), list.end());
   };
+  std::vector<Sequence*> chosen;
   for (Sequence& s : sequences) {
-    s.choice = s.pass->choice == nullptr ? AttentionSelection{}
-                                         : s.pass->choice->choose(layer, brought.layer(layer, s.first_row));
-    s.lists_own.clear();
-    s.lists_fronts.assign(s.choice.fronts.size(), {});
-    s.lists_extra.assign(s.choice.extra.size(), {});
-    for (const std::span<const int32_t> list : s.choice.entries) add(list, s.lists_own);
-    for (size_t i = 0; i < s.choice.fronts.size(); ++i) {
-      for (const std::span<const int32_t> list : s.choice.fronts[i].lists) add(list, s.lists_fronts[i]);
+    if (!chooses(s, known_ones)) continue;
+    chosen.push_back(&s);
+    const LayerRows rows = known_ones ? LayerRows{} : brought.layer(layer, s.first_row);
+    LayerChoice made{.choice = s.pass->choice->choose(layer, rows)};
+    made.lists_fronts.resize(made.choice.fronts.size());
+    made.lists_extra.resize(made.choice.extra.size());
+    for (const std::span<const int32_t> list : made.choice.entries) add(list, made.lists_own);
+    for (size_t i = 0; i < made.choice.fronts.size(); ++i) {
+      for (const std::span<const int32_t> list : made.choice.fronts[i].lists) add(list, made.lists_fronts[i]);
     }
-    for (size_t i = 0; i < s.choice.extra.size(); ++i) {
-      for (const std::span<const int32_t> list : s.choice.extra[i].lists) add(list, s.lists_extra[i]);
+    for (size_t i = 0; i < made.choice.extra.size(); ++i) {
+      for (const std::span<const int32_t> list : made.choice.extra[i].lists) add(list, made.lists_extra[i]);
     }
+    choice_of(s, known_ones) = std::move(made);
   }
   all.push_back(0);  // a null index would list everything
-  const auto* at =
-      static_cast<const int32_t*>(choices.upload(all.data(), std::ssize(all) * int64_t{4}, compute.stream()));
-  for (Sequence& s : sequences) {
-    at = IndexList::place(s.lists_own, at);
-    for (std::vector<IndexList>& lists : s.lists_fronts) at = IndexList::place(lists, at);
-    for (std::vector<IndexList>& lists : s.lists_extra) at = IndexList::place(lists, at);
+  const auto* at = static_cast<const int32_t*>(
+      scratch_of(known_ones).lists.upload(all.data(), std::ssize(all) * int64_t{4}, stream_of(known_ones)));
+  for (Sequence* s : chosen) {
+    LayerChoice& made = choice_of(*s, known_ones);
+    at = IndexList::place(made.lists_own, at);
+    for (std::vector<IndexList>& lists : made.lists_fronts) at = IndexList::place(lists, at);
+    for (std::vector<IndexList>& lists : made.lists_extra) at = IndexList::place(lists, at);
   }
-  upload_chosen();
+  upload_chosen(layer, chosen, known_ones);
 }
 
-/// Uploads what selections point to in the host's memory; from then on they point to it on the device.
-void DeviceModel::Stage::upload_chosen() {
+/// Uploads what selections point to in the host's memory and no slot holds; from then on they point to the device.
+void DeviceModel::Stage::upload_chosen(int64_t layer, std::span<Sequence* const> chosen, bool known_ones) {
+  SlotUpdates slots;
   UploadBatch uploads;
-  const auto add = [&](kernels::HeadRun& run) {
-    const int64_t bytes = kernels::cell_bytes(run.entries, shape().head_dim, options.cache);
-    uploads.add(run.keys, bytes);
-    uploads.add(run.values, bytes);
-  };
-  for (Sequence& s : sequences) {
-    for (ExtraRuns& extra : s.choice.extra) {
-      for (kernels::HeadRun& run : extra.runs) add(run);
-      if (extra.queries != nullptr) uploads.add(extra.queries, s.rows * config.q_heads * shape().head_dim * 4);
+  for (Sequence* s : chosen) {
+    std::vector<ExtraRuns>& extras = choice_of(*s, known_ones).choice.extra;
+    if (!extras.empty()) s->cache->take(layer, extras, slots);
+    std::erase_if(extras, [](const ExtraRuns& extra) { return !extra.attended; });  // the last ones
+    for (ExtraRuns& extra : extras) {
+      if (extra.queries != nullptr) uploads.add(extra.queries, s->rows * config.q_heads * shape().head_dim * 4);
     }
   }
-  uploads.send(brought_entries, compute.stream());
+  slot_bytes += slots.send(scratch_of(known_ones).entries, stream_of(known_ones));
+  uploads.send(scratch_of(known_ones).entries, stream_of(known_ones));
+}
+
+/// Puts the pass's own entries behind those in slots that are attended with them.
+void DeviceModel::Stage::store_fresh(const QkvRows& from) {
+  const int64_t d = shape().head_dim;
+  std::vector<kernels::RowStore> stores;
+  for (const Sequence& s : sequences) {
+    for (const ExtraRuns& extra : s.choice.extra) {
+      for (int64_t head = 0; extra.fresh > 0 && head < shape().kv_heads; ++head) {
+        const kernels::HeadRun& run = extra.runs[head];
+        const auto add = [&](CellKind kind, const void* cells, const float* rows) {
+          stores.push_back(
+              {.to = {.kind = kind, .dtype = options.cache, .head_dim = d, .data = const_cast<void*>(cells)},
+               .position = run.entries - extra.fresh,
+               .count = extra.fresh,
+               .rows = rows + s.first_row * from.kv_stride + head * d,
+               .row_stride = from.kv_stride});
+        };
+        add(CellKind::keys, run.keys, from.keys);
+        add(CellKind::values, run.values, from.values);
+      }
+    }
+  }
+  if (!stores.empty()) kernels::store_rows_cuda(stores, waited.entries, compute.stream());
 }
 
 /// Runs by lists, of which every run's head has one or each of its query heads.

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "harness/cache/attend_plan.h"
+#include "harness/cache/known_choice.h"
 #include "harness/core/error.h"
 #include "harness/device/device_errors.h"
 #include "harness/device/layer_placement.h"
@@ -17,6 +18,12 @@ namespace {
 
 HookAccess access_of(const SequencePass& pass) {
   return pass.hooks == nullptr ? HookAccess::nothing : pass.hooks->reach();
+}
+
+/// Whether the views of a pass are known before it.
+bool knows_views(const SequencePass& pass) {
+  const auto* const hooks = dynamic_cast<const KnownChoice*>(pass.hooks);
+  return hooks != nullptr && hooks->known(*pass.cache);
 }
 
 /// Whether a pass reads upper planes alone, which is known before it.
@@ -107,7 +114,7 @@ void DeviceOffload::sort(std::span<const SequencePass> batch) {
     if (!attends(pass)) {
       sequence.host = std::make_unique<HostSequence>(pass, model_);
     } else if (reach == HookAccess::views) {
-      sequence.choice = std::make_unique<ChosenSequence>(pass, model_);
+      sequence.choice = std::make_unique<ChosenSequence>(pass, model_, knows_views(pass));
     }
     first += std::ssize(pass.tokens);
   }
@@ -130,13 +137,16 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
   for (Sequence& sequence : sequences_) {
     const SequencePass& pass = *sequence.pass;
     if (sequence.host == nullptr) sequence.cache = *next++;
+    if (sequence.choice != nullptr && sequence.cache->full())
+      sequence.attended = sequence.choice->in_every_layer(layers_);
     passes.push_back({.tokens = pass.tokens,
                       .cache = sequence.cache,
                       .logits = pass.logits,
+                      .attended = sequence.attended && !sequence.attended->empty() ? &*sequence.attended : nullptr,
                       .parents = pass.parents,
                       .codes_alone = reads_planes(pass),
                       .host = sequence.host.get(),
-                      .choice = sequence.choice.get()});
+                      .choice = sequence.attended ? nullptr : sequence.choice.get()});
   }
   return model_.forward(passes, bring, layers_);
 }
@@ -159,7 +169,7 @@ void DeviceOffload::finish(int64_t layer, const Sequence& sequence) {
   const int64_t count = std::ssize(pass.tokens);
   if (sequence.cache != nullptr) {
     const QkvRows& from = rows.attention;
-    if (sequence.choice == nullptr)
+    if (sequence.choice == nullptr || sequence.choice->known())
       pass.cache->layers[layer].append(from.keys, from.values, count, from.kv_stride, pass.cache->length);
     DeviceMirrors::appended(*pass.cache, layer);
     if (access_of(pass) != HookAccess::nothing) {

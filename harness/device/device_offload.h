@@ -2,6 +2,7 @@
 // A Transformer's passes on a device: caches and methods stay on the host, what they leave is attended to there.
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -47,6 +48,7 @@ class DeviceOffload final : public Offload {
     int64_t first_row = 0;
     DeviceCache* cache = nullptr;            // where the device attends
     std::unique_ptr<ChosenSequence> choice;  // there, where hooks choose
+    std::optional<EntryLists> attended;      // where that is known for all layers at once
     std::unique_ptr<HostSequence> host;      // where it does not
   };
 

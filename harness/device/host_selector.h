@@ -10,10 +10,16 @@
 
 namespace kvarena::device {
 
-/// Entries in the host's memory that go up for one layer of one pass, in the cache's type.
+/// Entries in the host's memory that one layer of one pass attends to, in the cache's type. Those that the pass before
+/// attended to lie on the device already (DeviceSlots).
 struct ExtraRuns {
   std::vector<kernels::HeadRun> runs;  // [kv_heads], without an index
-  /// [kv_heads] or [q_heads] ascending entries, these alone; empty: all of them.
+  /// Source of the entries, and [kv_heads] where each stands in it: an entry is the one that is equal in both.
+  uint64_t source = 0;
+  std::vector<std::vector<int32_t>> positions;
+  bool attended = true;  // else they are to stay on the device all the same
+  int64_t fresh = 0;     // entries of the pass itself that follow each run: the device has them
+  /// [kv_heads] or [q_heads] ascending entries, fresh ones too, these alone; empty: all of them.
   std::vector<std::span<const int32_t>> lists;
   /// [rows, q_heads, head_dim] what attends to them in place of the layer's queries; null: those.
   const float* queries = nullptr;
@@ -44,10 +50,12 @@ struct AttentionSelection {
   std::vector<ExtraRuns> extra;
 };
 
-/// Chooses, layer by layer, which entries a sequence's rows attend to. The device waits for it in each.
+/// Chooses, layer by layer, which entries a sequence's rows attend to.
 class HostSelector {
  public:
   virtual ~HostSelector() = default;
+  /// Whether choose() looks at no rows: it gets none, and the device does not wait for it.
+  [[nodiscard]] virtual bool known() const = 0;
   /// rows: what the device computed of the sequence's before the layer's attention; its lse and residual are not yet
   /// there.
   virtual AttentionSelection choose(int64_t layer, const LayerRows& rows) = 0;

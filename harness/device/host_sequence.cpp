@@ -1,5 +1,8 @@
 #include "harness/device/host_sequence.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "harness/cache/tree_view.h"
 #include "harness/device/view_selection.h"
 #include "harness/model/attend_sequence.h"
@@ -29,15 +32,43 @@ void HostSequence::attend(int64_t layer, const LayerRows& rows, float* attended)
                   {.attended = attended, .running = running_.data(), .lse = lse_.data()});
 }
 
+AttentionSelection ChosenSequence::select(int64_t layer, const LayerQueries& queries) const {
+  LayerCache& cache = pass_->cache->layers[layer];
+  pass_->hooks->before_attention(layer, cache, queries);
+  return selection_of(cache, queries);
+}
+
+AttentionSelection ChosenSequence::select_known(int64_t layer) const {
+  return select(layer,
+                {.q_len = std::ssize(pass_->tokens), .position = pass_->cache->length, .tokens = pass_->tokens.data()});
+}
+
+std::optional<EntryLists> ChosenSequence::in_every_layer(int64_t layers) {
+  if (!known_) return std::nullopt;
+  const int64_t length = pass_->cache->length, fresh = std::ssize(pass_->tokens);
+  const auto ends_with_own = [&](std::span<const int32_t> list) {
+    return std::ssize(list) >= fresh && list[list.size() - static_cast<size_t>(fresh)] == length;
+  };
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const AttentionSelection& now = made_.emplace_back(select_known(layer));
+    const bool of_runs = now.own && now.window == 0 && now.fronts.empty() && now.extra.empty();
+    const bool by_kv_head = std::ssize(now.joined) == pass_->cache->layers[layer].shape().kv_heads;
+    if (!of_runs || !(by_kv_head || now.joined.empty()) || now.joined != made_.front().joined) return std::nullopt;
+    if (!std::ranges::all_of(now.joined, ends_with_own)) return std::nullopt;
+  }
+  EntryLists lists = made_.front().joined;
+  for (std::vector<int32_t>& list : lists) list.resize(list.size() - static_cast<size_t>(fresh));
+  return lists;
+}
+
 AttentionSelection ChosenSequence::choose(int64_t layer, const LayerRows& rows) {
+  if (known_) return std::cmp_less(layer, made_.size()) ? std::move(made_[layer]) : select_known(layer);
   LayerCache& cache = pass_->cache->layers[layer];
   const int64_t count = std::ssize(pass_->tokens);
   QkvRows from = rows.attention;
   from.q = host_queries(*model_, from, count, queries_);
   cache.append(from.keys, from.values, count, from.kv_stride, pass_->cache->length);
-  const LayerQueries queries = queries_of(*pass_, from, rows.hidden);
-  pass_->hooks->before_attention(layer, cache, queries);
-  AttentionSelection selection = selection_of(cache, queries);
+  AttentionSelection selection = select(layer, queries_of(*pass_, from, rows.hidden));
   const float factor = model_->query_factor();
   if (factor == 1) return selection;
   const int64_t numbers = count * cache.shape().q_heads * cache.shape().head_dim;

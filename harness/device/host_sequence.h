@@ -2,6 +2,7 @@
 // A Transformer's pass in whose layers the host has a part while a device computes the rest: all of attention, or the
 // choice of what is attended to.
 
+#include <optional>
 #include <vector>
 
 #include "harness/device/device_model.h"
@@ -29,17 +30,29 @@ class HostSequence final : public HostAttention {
   std::vector<float> queries_, running_, lse_;
 };
 
-/// Appends to the host's cache, has the pass's hooks choose there (HookAccess::views), and gives what their view shows.
+/// Has the pass's hooks choose (HookAccess::views), and gives what their view shows. Where the choice is known before
+/// the pass they are asked without rows; otherwise the host's cache gets the layer's entries first.
 class ChosenSequence final : public HostSelector {
  public:
   /// Both must outlive it.
-  ChosenSequence(const SequencePass& pass, const DeviceModel& model) : pass_(&pass), model_(&model) {}
+  ChosenSequence(const SequencePass& pass, const DeviceModel& model, bool known)
+      : pass_(&pass), model_(&model), known_(known) {}
 
+  /// Chooses for the first `layers` layers, where that is known before the pass and the same in all of them: entries of
+  /// their own runs, [kv_heads] beside the pass's own tokens, or everything, which is no lists. Otherwise nothing, and
+  /// layers are chosen for one by one.
+  [[nodiscard]] std::optional<EntryLists> in_every_layer(int64_t layers);
+  [[nodiscard]] bool known() const override { return known_; }
   AttentionSelection choose(int64_t layer, const LayerRows& rows) override;
 
  private:
+  [[nodiscard]] AttentionSelection select(int64_t layer, const LayerQueries& queries) const;
+  [[nodiscard]] AttentionSelection select_known(int64_t layer) const;
+
   const SequencePass* pass_;
   const DeviceModel* model_;
+  bool known_;
+  std::vector<AttentionSelection> made_;  // of the first layers
   std::vector<float> queries_;
   std::vector<std::vector<float>> turned_;  // queries of views, scaled
 };

@@ -63,6 +63,12 @@ void BlockCache::use(const std::vector<int32_t>& blocks) {
   for (const int32_t block : blocks) held_.at(block).used = uses_;
 }
 
+std::vector<const Segment*> BlockCache::held_entries() const {
+  std::vector<const Segment*> all;
+  for (const auto& [block, held] : held_) all.push_back(held.entries.get());
+  return all;
+}
+
 int64_t BlockCache::bytes() const {
   int64_t total = 0;
   for (const auto& [block, held] : held_) total += held.entries->bytes();

@@ -35,6 +35,8 @@ class BlockCache final : public LayerIndex {
   void use(const std::vector<int32_t>& blocks);
   /// Entries of a block that the last use() asked for; valid until the next.
   [[nodiscard]] const EntrySegment& entries_of(int32_t block) const { return *held_.at(block).entries; }
+  /// Entries of all blocks on the device.
+  [[nodiscard]] std::vector<const Segment*> held_entries() const;
   /// Blocks on the device.
   [[nodiscard]] int64_t held() const { return static_cast<int64_t>(held_.size()); }
 

@@ -31,6 +31,8 @@ SlotCache::SlotCache(const LayerShape& shape, const LedgerPtr& ledger, Hierarchy
 
 void SlotCache::offload(EntrySegment& tail) {
   const int64_t n = tail.entries(0);
+  for (const int64_t head : awaiting_) slots_.replace(head, slots_.entries(head), tail, 0);
+  awaiting_.clear();
   store_.append(tail, 0, n);
   tail.drop_front(n);
 }
@@ -49,6 +51,7 @@ std::vector<int32_t> SlotCache::wanted_of(int64_t kv_head) const {
 
 void SlotCache::prefetch(Lists wanted) {
   wanted_ = std::move(wanted);
+  awaiting_.clear();
   missing_.assign(static_cast<size_t>(shape_.kv_heads), {});
   int64_t count = 0;
   for (int64_t h = 0; h < shape_.kv_heads; ++h) {
@@ -63,7 +66,7 @@ void SlotCache::prefetch(Lists wanted) {
 }
 
 std::unique_ptr<Segment> SlotCache::arrive(const EntrySegment& tail) {
-  KVARENA_ASSERT(tail.entries(0) == 1 && tail.position(0, 0) == sent(),
+  KVARENA_ASSERT(tail.entries(0) == 0 || (tail.entries(0) == 1 && tail.position(0, 0) == sent()),
                  fmt::format("a tail of {} entries behind {}", tail.entries(0), sent()));
   transfer_.wait();
   loaded_bytes_ = rows_.bytes();
@@ -77,7 +80,8 @@ std::unique_ptr<Segment> SlotCache::arrive(const EntrySegment& tail) {
   for (size_t list = 0; list < wanted_.size(); ++list) {
     const std::vector<int32_t> held = slots_.positions(static_cast<int64_t>(list / lists));
     std::vector<int32_t>& own = places.emplace_back();
-    for (const int32_t position : wanted_[list]) own.push_back(static_cast<int32_t>(*place_in(held, position)));
+    for (const int32_t position : wanted_[list])
+      own.push_back(static_cast<int32_t>(std::ranges::lower_bound(held, position) - held.begin()));
   }
   return std::make_unique<IndexedSegment>(slots_, places, ledger_);
 }
@@ -91,7 +95,9 @@ void SlotCache::place_in_slots(const EntrySegment& tail) {
     const std::vector<int32_t> held = slots_.positions(h);
     for (const int32_t position : wanted_of(h)) {
       const int64_t slot = next.entries(h);
-      if (position == sent()) {
+      if (position == sent() && tail.entries(h) == 0) {
+        awaiting_.push_back(h);
+      } else if (position == sent()) {
         next.replace(h, slot, tail, 0);
       } else if (const auto place = place_in(missing_[h], position)) {
         next.replace(h, slot, arrived, *place);

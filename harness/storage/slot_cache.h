@@ -2,6 +2,7 @@
 // A layer whose entries lie on a tier behind the device, but for those that are attended. Xu et al. 2025,
 // arXiv:2512.00722, section 5.4 (elastic loading).
 
+#include "harness/cache/entry_source.h"
 #include "harness/cache/layer_cache.h"
 #include "harness/storage/entry_store.h"
 
@@ -13,7 +14,7 @@ namespace kvarena::storage {
 /// same bits in the same order either way, and as if the layer had never left.
 ///
 /// Not thread-safe; belongs to one request.
-class SlotCache final : public LayerIndex {
+class SlotCache final : public LayerIndex, public EntrySource {
  public:
   struct Options {
     Tier tier = Tier::host;
@@ -31,10 +32,11 @@ class SlotCache final : public LayerIndex {
   /// Waits until everything offloaded has arrived.
   void settle() { store_.settle(); }
   /// Begins to load entries that are wanted and in no slot. Positions are below sent(), but for the next one, which
-  /// will be the only entry of the tail.
+  /// will be the only entry of the tail, now or when it is offloaded.
   void prefetch(Lists wanted);
   /// Waits for the entries of prefetch() and returns a view of all wanted ones. Must be called once after it; the view
-  /// lasts until the next prefetch().
+  /// lasts until the next prefetch(). Where the tail has not got its entry yet, the view's lists name its slot behind
+  /// the others, which offload() fills.
   [[nodiscard]] std::unique_ptr<Segment> arrive(const EntrySegment& tail);
 
   /// Entries of each head in the tier.
@@ -45,6 +47,7 @@ class SlotCache final : public LayerIndex {
   [[nodiscard]] double link_seconds() const { return link_seconds_; }
   [[nodiscard]] double waited_seconds() const { return waited_seconds_; }
 
+  [[nodiscard]] uint64_t source_of(const Segment& shown) const override { return &shown == &slots_ ? source_ : 0; }
   /// Bytes of slots and arriving rows.
   [[nodiscard]] int64_t bytes() const override { return slots_.bytes() + rows_.bytes(); }
   /// Copies the cache; allowed between arrive() and prefetch().
@@ -62,10 +65,12 @@ class SlotCache final : public LayerIndex {
   HierarchyPtr tiers_;
   mutable EntryStore store_;  // a clone waits for what is on its way
   EntrySegment slots_;
-  Lists wanted_;       // positions wanted by the pass under way
-  Lists missing_;      // [kv_heads] positions asked for, ascending
-  Buffer rows_;        // where entries arrive
-  Transfer transfer_;  // destroyed before the rows
+  uint64_t source_ = new_version();
+  std::vector<int64_t> awaiting_;  // kv heads that wanted the tail's entry before it was there
+  Lists wanted_;                   // positions wanted by the pass under way
+  Lists missing_;                  // [kv_heads] positions asked for, ascending
+  Buffer rows_;                    // where entries arrive
+  Transfer transfer_;              // destroyed before the rows
   int64_t loaded_bytes_ = 0;
   double link_seconds_ = 0;
   double waited_seconds_ = 0;

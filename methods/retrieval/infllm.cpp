@@ -5,6 +5,7 @@
 
 #include "harness/cache/attend_plan.h"
 #include "harness/cache/clamped_distance_view.h"
+#include "harness/cache/entry_source.h"
 #include "harness/core/error.h"
 #include "harness/method/model_facts.h"
 #include "harness/method/registry.h"
@@ -27,7 +28,7 @@ struct Sizes {
 };
 
 /// A layer's entries beside its tail. Keys lie here without their rotation.
-struct Memory final : public LayerIndex {
+struct Memory final : public LayerIndex, public EntrySource {
   Memory(const LayerShape& shape, const LedgerPtr& ledger)
       : initial(shape, ledger),
         overflow(shape, ledger),
@@ -38,6 +39,7 @@ struct Memory final : public LayerIndex {
   std::unique_ptr<BlockCache> blocks;  // what follows the first tokens
   RowIndex representatives;            // a row a block for each query head
 
+  [[nodiscard]] std::vector<const Segment*> held() const override { return blocks->held_entries(); }
   [[nodiscard]] int64_t bytes() const override {
     return initial.bytes() + overflow.bytes() + blocks->bytes() + representatives.bytes();
   }

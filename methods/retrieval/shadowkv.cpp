@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "harness/cache/consecutive_runs.h"
+#include "harness/cache/entry_source.h"
 #include "harness/cache/low_rank_segment.h"
 #include "harness/method/entry_scores.h"
 #include "harness/method/layer_view.h"
@@ -14,12 +15,14 @@ namespace kvarena {
 namespace {
 
 /// Landmarks of the chunks that may be chosen, and which chunks they are.
-struct LandmarkIndex final : public LayerIndex {
+struct LandmarkIndex final : public LayerIndex, public EntrySource {
   explicit LandmarkIndex(const LedgerPtr& ledger) : rows(0, 1, DType::f32, ledger) {}
 
+  uint64_t source = new_version();            // of the prompt's entries
   RowIndex rows;                              // [kv_heads][candidates, head_dim]
   std::vector<LedgerVector<int32_t>> chunks;  // [kv_heads][candidates], ascending
 
+  [[nodiscard]] uint64_t source_of(const Segment& /*shown*/) const override { return source; }
   [[nodiscard]] int64_t bytes() const override {
     size_t total = 0;
     for (const auto& head : chunks) total += head.capacity() * sizeof(int32_t);

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "harness/cache/attend_plan.h"
+#include "harness/cache/entry_source.h"
+#include "harness/cache/known_choice.h"
 #include "harness/cache/overlay_view.h"
 #include "harness/core/error.h"
 #include "harness/method/codec.h"
@@ -17,11 +19,13 @@ namespace {
 using storage::EntryStore;
 
 /// A layer's exact entries beside the low-bit copy.
-struct Fetched final : public LayerIndex {
+struct Fetched final : public LayerIndex, public EntrySource, public KnownChoice {
+  uint64_t source = new_version();    // of C
   std::unique_ptr<EntryStore> store;  // C, every entry, exact, behind the device
   EntryLists chosen;                  // K, [kv_heads] indices of packed entries, ascending; empty: nothing is fetched
   EntryLists positions;               // theirs
   EntryLists missing;                 // of them, those that `held` has not
+  bool ahead = false;                 // a step before
   bool under_way = false;             // chosen, and not yet entries
   Buffer rows;                        // where the missing ones arrive
   storage::Transfer transfer;         // dies before the rows
@@ -29,6 +33,10 @@ struct Fetched final : public LayerIndex {
   std::optional<EntrySegment> held;   // C_K of the step before, for what is chosen again
   std::vector<float> scores;          // [kv_heads, entries] between a pass's attention and the choice from it
 
+  [[nodiscard]] bool known(const KvCache& /*cache*/) const override { return ahead; }
+  [[nodiscard]] uint64_t source_of(const Segment& shown) const override {
+    return exact && &shown == &*exact ? source : 0;
+  }
   [[nodiscard]] int64_t bytes() const override {
     int64_t total = rows.bytes() + (exact ? exact->bytes() : 0) + (held ? held->bytes() : 0);
     for (const EntryLists* lists : {&chosen, &positions, &missing}) {
@@ -40,6 +48,7 @@ struct Fetched final : public LayerIndex {
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
     auto copy = std::make_unique<Fetched>();
     if (store) copy->store = store->clone(ledger);
+    copy->ahead = ahead;
     copy->chosen = chosen;
     copy->positions = positions;
     copy->under_way = under_way;
@@ -101,6 +110,7 @@ class SpeCache final : public Method {
     for (LayerContext& layer : layers) {
       KVARENA_ASSERT(layer.model != nullptr && layer.model->tiers != nullptr, "a machine without tiers");
       auto fetched = std::make_unique<Fetched>();
+      fetched->ahead = speculative_;
       fetched->store = std::make_unique<EntryStore>(layer.cache.shape(), layer.cache.ledger(), layer.model->tiers,
                                                     tier_ == "disk" ? Tier::disk : Tier::host);
       layer.cache.index = std::move(fetched);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "harness/cache/indexed_segment.h"
+#include "harness/cache/known_choice.h"
 #include "harness/core/error.h"
 #include "harness/cost_model/layer_offload.h"
 #include "harness/method/budget.h"
@@ -22,7 +23,7 @@ namespace kvarena {
 namespace {
 
 /// The head's state of a request: every token's key, and the entries it chose for the pass under way.
-struct HeadIndex final : public LayerIndex {
+struct HeadIndex final : public LayerIndex, public KnownChoice {
   HeadIndex(std::shared_ptr<const RetrievalHead> own_head, const LedgerPtr& own_ledger)
       : head(std::move(own_head)), ledger(own_ledger) {
     for (int64_t i = 0; i < head->kv_heads(); ++i) keys.emplace_back(head->head_dim(), DType::bf16, ledger);
@@ -34,6 +35,7 @@ struct HeadIndex final : public LayerIndex {
   std::vector<float> query;                   // [q_heads, head_dim] of the newest token
   std::vector<LedgerVector<int32_t>> chosen;  // one list a kv head or a query head; empty: everything
 
+  [[nodiscard]] bool known(const KvCache& /*cache*/) const override { return true; }
   [[nodiscard]] int64_t bytes() const override {
     int64_t total = 0;
     for (const RowList& list : keys) total += list.bytes();
@@ -55,7 +57,9 @@ struct HeadIndex final : public LayerIndex {
 /// head the mean over its group, is what the group's heads together should give (cross-entropy with their mean).
 class HeadFitter final : public Fitter {
  public:
-  FittedRequest artifact() const override { return {.method = "specontext", .variant = {}, .path = {}}; }
+  FittedRequest artifact() const override {
+    return {.method = "specontext", .variant = {}, .path = {}, .wanted = retrieval_head_tensors()};
+  }
   Needs needs() const override { return {.window = kWindow}; }
   int64_t sample_tokens() const override { return kTokens; }
   bool half() const override { return true; }
@@ -149,11 +153,12 @@ class HeadFitter final : public Fitter {
 /// latent each query head has a set of its own; level = "batch" takes one set for all heads, by the maximum over them.
 /// Prompt and generated entries compete alike; the newest is always attended and counts in the budget.
 /// Xu et al. 2025, arXiv:2512.00722, sections 4 to 6.
-/// The head: `kvarena fit`, or an EAGLE-3 drafter's folder. Its projections read the token's embedding and a feature of
-/// the token before it, which the paper does not mention; that half is left out.
-/// offload: layers keep their entries behind the device and the chosen ones in slots on it, which come while earlier
-/// layers run; of a step's choice only what no slot holds is moved (elastic, section 5.4). "adaptive" sends layers away
-/// one by one, the last first, at the lengths at which the paper's memory model fills device_bytes (section 6).
+/// The head: `kvarena fit`, of texts or (--from) of an EAGLE-3 drafter's folder, or such a folder itself. A drafter's
+/// projections read the token's embedding and a feature of the token before it, which the paper does not mention; that
+/// half is left out. offload: layers keep their entries behind the device and the chosen ones in slots on it, which
+/// come while earlier layers run; of a step's choice only what no slot holds is moved (elastic, section 5.4).
+/// "adaptive" sends layers away one by one, the last first, at the lengths at which the paper's memory model fills
+/// device_bytes (section 6).
 class SpeContext final : public Method {
  public:
   void parameters(ParameterVisitor& p) override {

@@ -131,6 +131,14 @@ LayerContext MethodHooks::context(int64_t layer, LayerCache& cache) const {
 
 HookAccess MethodHooks::reach() const { return method_->reach(); }
 
+bool MethodHooks::known(const KvCache& cache) const {
+  for (const LayerIndex* index : {cache.index.get(), cache.layers.front().index.get()}) {
+    const auto* const choice = dynamic_cast<const KnownChoice*>(index);
+    if (choice != nullptr && choice->known(cache)) return true;
+  }
+  return false;
+}
+
 void MethodHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
   cache_ = &cache;
   RequestContext request{.cache = cache, .activity = *activity_, .prompt_tokens = prompt_tokens_, .model = model_};

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <vector>
 
-#include "harness/cache/layer_cache.h"
+#include "harness/cache/known_choice.h"
 #include "harness/engine/session/query_moments.h"
 #include "harness/method/method.h"
 
@@ -52,7 +52,7 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
 
 /// Lets a method select before, and observe, pack and evict after each layer's attention. Throws what the method
 /// throws.
-class MethodHooks : public AttentionHooks {
+class MethodHooks : public AttentionHooks, public KnownChoice {
  public:
   /// `model` must outlive the hooks.
   MethodHooks(const Method& method, Activity& activity, int64_t layers, int64_t prompt_tokens, const ModelFacts* model)
@@ -64,6 +64,7 @@ class MethodHooks : public AttentionHooks {
         wants_hidden_(method.needs().step_hidden) {}
 
   [[nodiscard]] HookAccess reach() const override;
+  [[nodiscard]] bool known(const KvCache& cache) const override;
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;

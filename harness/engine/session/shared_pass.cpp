@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "harness/cache/known_choice.h"
 #include "harness/core/failure.h"
 #include "harness/engine/session/forwarding_hooks.h"
 
@@ -9,10 +10,11 @@ namespace kvarena {
 namespace {
 
 /// Keeps what hooks throw out of a pass that others share, and calls them no more.
-class GuardedHooks final : public ForwardingHooks {
+class GuardedHooks final : public ForwardingHooks, public KnownChoice {
  public:
-  using ForwardingHooks::ForwardingHooks;
+  explicit GuardedHooks(AttentionHooks* next) : ForwardingHooks(next), known_(dynamic_cast<const KnownChoice*>(next)) {}
 
+  [[nodiscard]] bool known(const KvCache& cache) const override { return known_ != nullptr && known_->known(cache); }
   void complete(KvCache& cache) override {
     guard([&] { ForwardingHooks::complete(cache); });
   }
@@ -43,6 +45,7 @@ class GuardedHooks final : public ForwardingHooks {
     if (failure_.empty()) failure_ = failure_of(work);
   }
 
+  const KnownChoice* known_;
   std::string failure_;
 };
 

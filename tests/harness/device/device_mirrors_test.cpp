@@ -106,6 +106,28 @@ TEST(DeviceMirrors, WhatWasTakenBackOrChangedIsNotAttendedTo) {
   EXPECT_EQ(offloaded.device().mirrors().uploads(), 1);
 }
 
+TEST(DeviceMirrors, ALayerThatLeavesIsDroppedWhereItLies) {
+  Offloaded offloaded;
+  const std::vector<PlacedLayer>& shapes = offloaded.device().model().shapes();
+  DeviceBytes limits;
+  for (const PlacedLayer& layer : shapes) limits[layer.device] = 1 << 30;
+  const auto mirrors = std::make_shared<DeviceMirrors>(shapes, limits);
+  KvCache cache = offloaded.model().make_cache();
+  (void)fed(offloaded.model(), cache, tiny_prompt(60));
+  KvCache* const hosts[] = {&cache};
+  const int64_t tokens[] = {1};
+  const auto copy = [&] { return mirrors->of(hosts, tokens, 3).front(); };
+  const int64_t id = copy()->id();
+  cache.layers[1].tail().drop_front(60);
+  EXPECT_EQ(copy()->id(), id);
+  EXPECT_EQ(copy()->held(0, 0), 60);
+  EXPECT_EQ(copy()->held(1, 0), 0);
+  cache.layers[2].tail().drop_front(20);
+  EXPECT_NE(copy()->id(), id);  // made anew, but for the first layer
+  EXPECT_EQ(copy()->held(2, 1), 40);
+  EXPECT_EQ(mirrors->uploads(), 2);
+}
+
 TEST(DeviceMirrors, WhatIsOverwrittenComesAlone) {
   Offloaded offloaded;
   const std::vector<int32_t> tokens = tiny_prompt(200);

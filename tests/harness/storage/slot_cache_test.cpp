@@ -99,6 +99,24 @@ struct Pair {
     return slots.loaded_bytes();
   }
 
+  /// A step whose view is asked for before its entry is there; returns the bytes that it loaded.
+  int64_t step_ahead(int64_t budget) {
+    ++length;
+    const Lists chosen = choose(budget);
+    --length;
+    slots.prefetch(chosen);
+    const auto view = slots.arrive(tail);
+    const AttentionPlan plan = plan_of(*view, {});
+    for (size_t head = 0; head < 2; ++head) {
+      EXPECT_EQ(plan.items.front().runs[head].entries, budget - 1);
+      EXPECT_EQ(plan.items.front().lists[head].back(), budget - 1) << "the slot behind the others";
+    }
+    append(1);
+    slots.offload(tail);
+    last = chosen;
+    return slots.loaded_bytes();
+  }
+
   KvCache cache;
   EntrySegment whole;
   EntrySegment tail;
@@ -131,6 +149,14 @@ TEST(SlotCache, MovesTheDifferenceAlone) {
   }
   EXPECT_EQ(elastic.slots.sent(), 131);
   EXPECT_EQ(elastic.slots.offloaded_bytes(), 131 * 2 * kRowBytes);
+}
+
+TEST(SlotCache, TheNewestEntryMayComeBehindTheView) {
+  Pair ahead(100, true, 7), pair(100, true, 7);
+  for (int step = 0; step < 20; ++step) {
+    EXPECT_EQ(step % 3 < 2 ? ahead.step_ahead(20) : ahead.step(20), pair.step(20)) << step;
+    EXPECT_EQ(ahead.last, pair.last);
+  }
 }
 
 TEST(SlotCache, ServesAListAQueryHead) {

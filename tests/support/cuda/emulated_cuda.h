@@ -85,6 +85,8 @@ void start(CUstream_st* stream, std::function<void()> work);
 void start_kernel(CUstream_st* stream, std::function<void()> kernel);
 /// Copies from one device to another so far.
 [[nodiscard]] long copies_between_devices();
+/// Times that the host waited for a stream so far.
+[[nodiscard]] long synchronizations();
 /// Sets the seed of the order in which threads and blocks run from now on.
 void set_seed(uint64_t seed);
 /// Streams do nothing until somebody waits for them, from now on or no longer.

@@ -46,7 +46,7 @@ std::set<CUstream_st*> streams;
 bool lazy = false;
 std::map<const unsigned char*, size_t> pinned;  // address and bytes of each block
 thread_local int chosen_device = 0;             // of the calling thread
-long between_devices = 0;
+long between_devices = 0, synchronized = 0;
 
 int device_of(const CUstream_st* stream) { return stream == nullptr ? chosen_device : stream->device; }
 /// The device whose memory it is; -1 for the host's.
@@ -127,6 +127,7 @@ void emulated_cuda::start_kernel(CUstream_st* stream, std::function<void()> kern
 }
 
 long emulated_cuda::copies_between_devices() { return between_devices; }
+long emulated_cuda::synchronizations() { return synchronized; }
 
 void emulated_cuda::set_lazy(bool on) {
   const Lock lock(the_runtime);
@@ -264,6 +265,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(the_runtime);
+  ++synchronized;
   if (stream == nullptr) return cudaSuccess;
   if (stream->recording != nullptr) return cudaErrorStreamCaptureUnsupported;
   drain(*stream);

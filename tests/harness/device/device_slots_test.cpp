@@ -1,0 +1,175 @@
+// Selections on a device (emulated here): a choice that is known before the pass is not waited for, and of what lies
+// behind the device only what the pass before did not attend to goes up.
+#include "harness/device/device_slots.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "harness/cache/known_choice.h"
+#include "harness/engine/model_facts.h"
+#include "harness/engine/session/forwarding_hooks.h"
+#include "harness/engine/session/selection_meter.h"
+#include "tests/support/cuda/emulated_cuda.h"
+#include "tests/support/decoding.h"
+#include "tests/support/offloaded_model.h"
+
+namespace kvarena::device {
+namespace {
+
+using nlohmann::json;
+using testing::decode;
+using testing::Decoded;
+using testing::tiny_prompt;
+
+constexpr int64_t kEntry = 2 * 32 * 4;  // key and value of a head in float32
+const json kHead = KVARENA_SOURCE_DIR "/tests/golden/specontext_eagle3";
+const json kLowBits{{"name", "kivi"}, {"bits", 2}, {"group_size", 16}, {"residual_length", 32}};
+
+json specontext(json more = json::object()) {
+  json spec{{"name", "specontext"}, {"tokens", 64}, {"head", kHead}};
+  spec.update(more);
+  return spec;
+}
+
+/// A tiny model on a device, and a prompt that it has read.
+class DeviceSlotsTest : public ::testing::Test {
+ protected:
+  explicit DeviceSlotsTest(int64_t tokens = 300)
+      : prompt_(prefill(offloaded_.model(), tiny_prompt(tokens), {}, kPrefillChunk, model_facts(offloaded_.model()))) {}
+
+  /// Bytes of entries that went up since the last call.
+  int64_t went_up() {
+    const int64_t all = offloaded_.device().model().slot_bytes();
+    return all - std::exchange(before_, all);
+  }
+
+  Offloaded offloaded_;
+  Prefill prompt_;
+  int64_t before_ = 0;
+};
+
+/// Counts how often the host waits for the device from a pass's first choice to its end.
+class Waits final : public ForwardingHooks, public KnownChoice {
+ public:
+  explicit Waits(AttentionHooks* own) : ForwardingHooks(own), own_(dynamic_cast<KnownChoice*>(own)) {}
+  [[nodiscard]] bool known(const KvCache& cache) const override { return own_ != nullptr && own_->known(cache); }
+  void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
+    if (layer == 0) began_ = emulated_cuda::synchronizations();
+    ForwardingHooks::before_attention(layer, cache, queries);
+  }
+  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
+    if (layer == 0) waited = emulated_cuda::synchronizations() - began_;
+    ForwardingHooks::after_attention(layer, cache, queries, lse);
+  }
+  long waited = 0;
+
+ private:
+  const KnownChoice* own_;
+  long began_ = 0;
+};
+
+TEST_F(DeviceSlotsTest, TheDeviceWaitsForNoChoiceThatIsKnownBefore) {
+  const std::vector<int64_t> devices = spread_layers(3);
+  // Behind a pass: for logits, and for each device.
+  const auto behind = static_cast<long>(1 + std::set(devices.begin(), devices.end()).size());
+  const std::vector<std::pair<json, long>> inside = {
+      {specontext(), 0},
+      {specontext({{"level", "batch"}}), 0},
+      {specontext({{"dense_layers", 1}}), 0},
+      {specontext({{"offload", "all"}}), 0},
+      {{{"name", "specache"}, {"k", 8}, {"copy", kLowBits}}, 0},
+      {{{"name", "specache"}, {"k", 8}, {"copy", kLowBits}, {"speculative", false}}, 2},  // but the first layer's
+      {{{"name", "quest"}, {"tokens", 64}}, 2}};
+  for (const auto& [spec, expected] : inside) {
+    SCOPED_TRACE(spec.dump());
+    const auto method = make_method(spec, "test");
+    const auto session = start_session(offloaded_.model(), prompt_, *method, {.stop = {.max_new_tokens = 8}});
+    int64_t replayed = 0;
+    for (int pass = 0; !session->finished(); ++pass) {
+      const int64_t before = offloaded_.device().model().replayed();
+      SequencePass next = session->next_pass();
+      Waits waits(next.hooks);
+      next.hooks = &waits;
+      session->consume(offloaded_.model().forward({&next, 1}));
+      const int64_t more = offloaded_.device().model().replayed() - before;
+      const bool records = more > 0 && replayed == 0;  // its constants are uploaded, once
+      replayed += more;
+      if (records) continue;
+      EXPECT_EQ(waits.waited, behind + expected) << "pass " << pass;
+    }
+    EXPECT_EQ(session->failure, "");
+  }
+}
+
+/// A meter of selections sees queries before it is made, so that the device waits in each layer.
+TEST_F(DeviceSlotsTest, WhatIsKnownBeforeHasTheBitsOfWhatIsWaitedFor) {
+  for (const json& more : {json::object(), json{{"level", "batch"}}, json{{"dense_layers", 1}},
+                           json{{"offload", "all"}}, json{{"offload", "all"}, {"elastic", false}}}) {
+    SCOPED_TRACE(more.dump());
+    const int64_t replayed = offloaded_.device().model().replayed();
+    const Decoded got = decode(offloaded_.model(), prompt_, specontext(more), 20);
+    const int64_t recorded = offloaded_.device().model().replayed() - replayed;
+    SelectionMeter meter(prompt_.cache);
+    const Decoded waited = decode(offloaded_.model(), prompt_, specontext(more), 20, {.meter = &meter});
+    EXPECT_EQ(got.logits, waited.logits);
+    EXPECT_EQ(got.activity.entries_skipped, waited.activity.entries_skipped);
+    EXPECT_EQ(got.activity.traffic.loaded_bytes, waited.activity.traffic.loaded_bytes);
+    EXPECT_EQ(recorded, more.contains("offload") || more.contains("dense_layers") ? 0 : 18);  // of 19 passes
+    if (!more.contains("offload")) continue;
+    EXPECT_EQ(got.logits, decode(offloaded_.model(), prompt_, specontext(), 20).logits);
+  }
+}
+
+TEST_F(DeviceSlotsTest, WhatMethodsCountCrossesTheBus) {
+  const auto loaded = [&](const json& spec) {
+    (void)went_up();
+    return decode(offloaded_.model(), prompt_, spec, 40).activity.traffic.loaded_bytes;
+  };
+  const int64_t difference = loaded(specontext({{"offload", "all"}}));
+  EXPECT_GT(difference, 3 * 2 * 63 * kEntry);  // the first choice
+  EXPECT_EQ(went_up(), difference);
+  EXPECT_EQ(loaded(specontext({{"offload", "all"}, {"elastic", false}})), 39 * 3 * 2 * 63 * kEntry);
+  EXPECT_EQ(went_up(), difference);  // the device keeps what it has
+  EXPECT_EQ(loaded(specontext()), 0);
+  EXPECT_EQ(went_up(), 0);
+  for (const bool speculative : {true, false}) {
+    const int64_t bytes =
+        loaded({{"name", "specache"}, {"k", 8}, {"copy", kLowBits}, {"elastic", true}, {"speculative", speculative}});
+    EXPECT_GT(bytes, 3 * 2 * 8 * kEntry);
+    EXPECT_EQ(went_up(), bytes);
+  }
+}
+
+/// A prompt of 11 chunks, of which 4 are local and 2 are outliers: every step chooses the other 5.
+class ShortPrompt : public DeviceSlotsTest {
+ protected:
+  ShortPrompt() : DeviceSlotsTest(90) {}
+};
+
+TEST_F(ShortPrompt, WhatStaysChosenDoesNotGoUpAgain) {
+  const Decoded got =
+      decode(offloaded_.model(), prompt_, {{"name", "shadowkv"}, {"keep", 0.5}, {"outliers", 2}, {"rank", 16}}, 10);
+  EXPECT_EQ(got.activity.traffic.loaded_bytes, 9 * 3 * 2 * 40 * kEntry / 2);  // values alone, in every step
+  EXPECT_EQ(went_up(), 3 * 2 * 40 * kEntry);                                  // with the keys that the host restored
+}
+
+/// Beside its blocks InfLLM shows entries without their rotation: the first ones, and those that left the window.
+TEST_F(ShortPrompt, BlocksGoUpWhenTheyAreLoaded) {
+  for (const int held : {1, 2, 3}) {
+    const json spec{{"name", "infllm"}, {"init", 8},  {"local", 32},          {"block", 16},
+                    {"topk", 1},        {"exec", 32}, {"cached_blocks", held}};
+    const auto bytes = [&](int64_t tokens) {
+      (void)went_up();
+      const Decoded got = decode(offloaded_.model(), prompt_, spec, tokens);
+      return std::pair{went_up(), got.activity.traffic.loaded_bytes};
+    };
+    const auto [all, blocks] = bytes(6);
+    const auto [all_later, blocks_later] = bytes(10);
+    EXPECT_GT(blocks, 0);
+    EXPECT_EQ((all_later - all) - (blocks_later - blocks), 4 * 3 * 2 * kEntry);  // an entry a step leaves the window
+  }
+}
+
+}  // namespace
+}  // namespace kvarena::device
