@@ -28,6 +28,7 @@ struct Options {
   std::string data = "essays";
   int64_t samples = 24;
   int64_t seed = 1;
+  std::optional<fs::path> from;
   std::optional<fs::path> output;
   bool quiet = false;
 
@@ -38,6 +39,8 @@ struct Options {
         .help("texts to read: a workload's name, a text file, a folder of .txt files, or essays");
     o.option("samples", "N", samples).help("so many texts");
     o.option("seed", "N", seed).help("of everything that is drawn");
+    o.option("from", "FOLDER", from)
+        .help("take over a checkpoint that others publish in place of a fit: the drafter of this model, for its head");
     o.option("output", "FILE", output)
         .help("the artifact")
         .default_text("$KVARENA_HOME/fitted/MODEL/METHOD.safetensors, where methods find it");
@@ -75,6 +78,10 @@ fs::path output_of(const Options& options, const Fitter& fitter) {
   return kvarena_home() / "fitted" / model_name(find_model(options.model.model)) / file;
 }
 
+void say(const FittedWeights& made) {
+  print(fmt::format("{}: {} tensors, {} bytes\n", made.place, made.tensors.size(), fs::file_size(made.place)));
+}
+
 int run(const Options& options) {
   options.check();
   const json asked = parse_method_spec(options.method, "METHOD");
@@ -88,6 +95,11 @@ int run(const Options& options) {
   }
 
   const OpenedModel model = open_chosen(options.model);
+  if (options.from) {
+    const Transformer transformer = load_weights(model, options.model);
+    say(import_fitted(*facts_of(model, transformer), *fitter, *options.from, output_of(options, *fitter)));
+    return 0;
+  }
   FitTask task{.seed = static_cast<uint64_t>(options.seed), .output = output_of(options, *fitter)};
   std::string all;
   const TextRequest wanted{
@@ -103,8 +115,7 @@ int run(const Options& options) {
 
   Transformer transformer = load_weights(model, options.model);
   Progress progress({.style = options.quiet ? ProgressOptions::Style::quiet : ProgressOptions::Style::automatic});
-  const FittedWeights weights = fit(transformer, facts_of(model, transformer), *fitter, task, progress);
-  print(fmt::format("{}: {} tensors, {} bytes\n", weights.place, weights.tensors.size(), fs::file_size(task.output)));
+  say(fit(transformer, facts_of(model, transformer), *fitter, task, progress));
   return 0;
 }
 
@@ -116,7 +127,9 @@ Command fit_command() {
        .summary = "learn or calibrate a method's weights for a model",
        .description = "An interrupted fit goes on where it stopped when the same command is given again. The artifact "
                       "says which model, data and seed it was made from.",
-       .examples = {{"kvarena fit METHOD --samples 32", "for the default model, from generated essays"}}},
+       .examples = {{"kvarena fit METHOD --samples 32", "for the default model, from generated essays"},
+                    {"kvarena fit METHOD --from FOLDER --model NAME",
+                     "an EAGLE-3 drafter of the model, of which a method makes its head"}}},
       run);
 }
 

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/engine/fitted_file.h"
 #include "harness/method/layer_view.h"
 #include "harness/model/safetensors.h"
+#include "kernels/common/dtype.h"
 
 namespace kvarena {
 namespace {
@@ -16,6 +19,24 @@ namespace fs = std::filesystem;
 constexpr const char* kTaskKey = "fit_task";  // hash of everything that the result depends on
 
 std::string layer_prefix(int64_t layer) { return fmt::format("layers.{}.", layer); }
+
+/// Writes weights to their place as a model's artifact, and reads it.
+FittedWeights write_artifact(FittedWeights weights, const Fitter& fitter, const ModelFacts& facts, bool bf16) {
+  const fs::path file = weights.place;
+  weights.metadata[kFittedMethod] = fitter.artifact().stem();
+  weights.metadata[kFittedFingerprint] = facts.fingerprint;
+  weights.metadata["model"] = facts.name;
+  if (file.has_parent_path()) fs::create_directories(file.parent_path());
+  write_fitted(file, std::move(weights), bf16);
+  return read_fitted(file);
+}
+
+bool fits_bf16(const FittedTensors& tensors) {
+  return std::ranges::all_of(tensors, [](const auto& tensor) {
+    return std::ranges::all_of(tensor.second.values,
+                               [](float value) { return kernels::bf16_to_f32(kernels::f32_to_bf16(value)) == value; });
+  });
+}
 
 /// One interrupted or running fit.
 class Fit {
@@ -84,15 +105,11 @@ class Fit {
     for (int64_t layer = 0; layer < layers; ++layer) parts.push_back(load(solved(layer), layer));
     FittedWeights weights{
         .place = task_->output.string(), .tensors = fitter_->assemble(parts), .metadata = task_->metadata};
-    weights.metadata[kFittedMethod] = fitter_->artifact().stem();
-    weights.metadata[kFittedFingerprint] = facts_->fingerprint;
-    weights.metadata["model"] = facts_->name;
     weights.metadata["seed"] = std::to_string(task_->seed);
     weights.metadata["texts"] = std::to_string(task_->texts.size());
-    if (task_->output.has_parent_path()) fs::create_directories(task_->output.parent_path());
-    write_fitted(task_->output, weights, fitter_->half());
+    FittedWeights written = write_artifact(std::move(weights), *fitter_, *facts_, fitter_->half());
     fs::remove_all(work_);
-    return read_fitted(task_->output);
+    return written;
   }
 
  private:
@@ -154,6 +171,30 @@ FittedWeights fit(Transformer& model, const std::shared_ptr<const ModelFacts>& f
   }
   progress.finish();
   return work.finish(layers);
+}
+
+FittedWeights import_fitted(const ModelFacts& facts, const Fitter& fitter, const fs::path& folder,
+                            const fs::path& output) {
+  const FittedRequest artifact = fitter.artifact();
+  if (artifact.wanted.empty()) {
+    fail({.place = folder.string(),
+          .found = fmt::format("weights for {}", artifact.stem()),
+          .expected = "a method whose weights others publish as a checkpoint",
+          .action = "fit them from texts"});
+  }
+  if (!fs::is_directory(folder)) {
+    fail({.place = folder.string(), .found = "no folder", .expected = "config.json and model.safetensors in one"});
+  }
+  FittedWeights weights = read_fitted(folder, artifact.wanted);
+  if (weights.tensors.empty()) {
+    fail({.place = folder.string(),
+          .found = "none of the tensors that are wanted",
+          .expected = fmt::format("names that end in {}", fmt::join(artifact.wanted, ", "))});
+  }
+  weights.metadata["imported"] = folder.filename().string();
+  weights.place = output.string();
+  const bool bf16 = fits_bf16(weights.tensors);
+  return write_artifact(std::move(weights), fitter, facts, bf16);
 }
 
 }  // namespace kvarena

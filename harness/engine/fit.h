@@ -28,4 +28,10 @@ struct FitTask {
 FittedWeights fit(Transformer& model, const std::shared_ptr<const ModelFacts>& facts, const Fitter& fitter,
                   const FitTask& task, Progress& progress);
 
+/// Makes an artifact for a model of a folder that others publish: the tensors that the fitter's artifact() wants, bits
+/// unchanged, with config.json in the metadata. Returns it as written. Throws UserError when the folder cannot be read,
+/// holds none of these, or nothing of the kind is published.
+FittedWeights import_fitted(const ModelFacts& facts, const Fitter& fitter, const std::filesystem::path& folder,
+                            const std::filesystem::path& output);
+
 }  // namespace kvarena

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "harness/core/error.h"
 #include "harness/method/verifier.h"
 
@@ -51,6 +53,13 @@ class VeriCache final : public Verifier {
                                    .found = fmt::format("\"{}\"", drafter_.name()),
                                    .expected = "a method with a cache of its own",
                                    .action = "verification methods cannot draft for each other; see \"aux\""}));
+    }
+    if (const std::string offload = nlohmann::json::parse(drafter_.settings()).value("offload", "none");
+        offload != "none") {
+      problems.push_back(describe({.place = place + ".drafter.offload",
+                                   .found = fmt::format("\"{}\"", offload),
+                                   .expected = "\"none\": drafts are taken back, and several tokens come in one pass",
+                                   .action = "\"tier\" and \"schedule\" say where the full caches lie"}));
     }
     if (!aux_) return;
     // Composition needs a cache that takes entries back: compressors' do.

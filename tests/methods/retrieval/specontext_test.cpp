@@ -14,6 +14,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/cost_model/layer_offload.h"
+#include "harness/engine/fit.h"
 #include "harness/engine/fitted_file.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/session.h"
@@ -345,6 +346,56 @@ TEST_F(SpeContextTest, SaysWhatDoesNotFit) {
   const std::string misshapen = message({{"head", other.string()}}, kGrouped);
   EXPECT_NE(misshapen.find("q_proj.weight"), std::string::npos) << misshapen;
   std::filesystem::remove_all(folder);
+}
+
+TEST_F(SpeContextTest, AnImportedDrafterIsFoundByItsModelAndRefusedByAnother) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("kvarena_heads_{}", getpid());
+  const auto file = folder / "tiny" / "specontext.safetensors";
+  const auto facts = model_facts(model_, {folder});
+  const auto fitter = make_method({{"name", "specontext"}, {"keep", 0.5}}, "test")->fitter();
+  const FittedWeights made = import_fitted(*facts, *fitter, kDrafter, file);
+  const FittedWeights drafter = read_fitted(kDrafter, retrieval_head_tensors());
+  ASSERT_EQ(made.tensors.size(), 5U);
+  for (const auto& [name, tensor] : drafter.tensors) EXPECT_EQ(made.tensors.at(name).values, tensor.values) << name;
+  EXPECT_EQ(made.metadata.at("imported"), "specontext_eagle3");
+
+  const auto chosen = [&](const json& head) {
+    json spec = {{"name", "specontext"}, {"tokens", 9}};
+    spec.update(head);
+    Request request(spec, kGrouped, *facts);
+    request.start(std::span(tokens_).first(95));
+    return request.pass(std::span(tokens_).last(1));
+  };
+  EXPECT_EQ(chosen(json::object()), chosen({{"head", kDrafter}}));
+  ModelConfig config = testing::tiny_config();
+  config.name = "another";
+  const Transformer another = testing::tiny_model(2, {}, config);
+  const auto others = model_facts(another);
+  Request request({{"name", "specontext"}, {"tokens", 9}, {"head", file.string()}}, kGrouped, *others);
+  try {
+    request.start(tokens_);
+    ADD_FAILURE() << "accepted";
+  } catch (const UserError& error) {
+    const std::string said = error.what();
+    EXPECT_NE(said.find("a head for tiny (fingerprint " + facts->fingerprint.substr(0, 12)), std::string::npos) << said;
+    EXPECT_NE(said.find("one for another (fingerprint " + others->fingerprint.substr(0, 12)), std::string::npos);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(SpeContext, DraftsWhereItsLayersStayOnTheDevice) {
+  std::vector<std::string> problems;
+  const auto check = [&](const json& offload) {
+    problems.clear();
+    json drafter = {{"name", "specontext"}, {"tokens", 64}};
+    drafter.update(offload);
+    (void)Method::build({{"name", "vericache"}, {"drafter", drafter}}, "test", problems);
+  };
+  check(json::object());
+  EXPECT_TRUE(problems.empty());
+  check({{"offload", "all"}});
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].find("test.drafter.offload: found \"all\""), std::string::npos) << problems[0];
 }
 
 }  // namespace
