@@ -84,7 +84,7 @@ TEST_F(DeviceSlotsTest, TheDeviceWaitsForNoChoiceThatIsKnownBefore) {
   for (const auto& [spec, expected] : inside) {
     SCOPED_TRACE(spec.dump());
     const auto method = make_method(spec, "test");
-    const auto session = start_session(offloaded_.model(), prompt_, *method, {.stop = {.max_new_tokens = 8}});
+    const auto session = start_session(offloaded_.model(), prompt_, *method, {.stop = {.max_new_tokens = 6}});
     int64_t replayed = 0;
     for (int pass = 0; !session->finished(); ++pass) {
       const int64_t before = offloaded_.device().model().replayed();
@@ -108,28 +108,28 @@ TEST_F(DeviceSlotsTest, WhatIsKnownBeforeHasTheBitsOfWhatIsWaitedFor) {
                            json{{"offload", "all"}}, json{{"offload", "all"}, {"elastic", false}}}) {
     SCOPED_TRACE(more.dump());
     const int64_t replayed = offloaded_.device().model().replayed();
-    const Decoded got = decode(offloaded_.model(), prompt_, specontext(more), 20);
+    const Decoded got = decode(offloaded_.model(), prompt_, specontext(more), 10);
     const int64_t recorded = offloaded_.device().model().replayed() - replayed;
     SelectionMeter meter(prompt_.cache);
-    const Decoded waited = decode(offloaded_.model(), prompt_, specontext(more), 20, {.meter = &meter});
+    const Decoded waited = decode(offloaded_.model(), prompt_, specontext(more), 10, {.meter = &meter});
     EXPECT_EQ(got.logits, waited.logits);
     EXPECT_EQ(got.activity.entries_skipped, waited.activity.entries_skipped);
     EXPECT_EQ(got.activity.traffic.loaded_bytes, waited.activity.traffic.loaded_bytes);
-    EXPECT_EQ(recorded, more.contains("offload") || more.contains("dense_layers") ? 0 : 18);  // of 19 passes
+    EXPECT_EQ(recorded, more.contains("offload") || more.contains("dense_layers") ? 0 : 8);  // of 9 passes
     if (!more.contains("offload")) continue;
-    EXPECT_EQ(got.logits, decode(offloaded_.model(), prompt_, specontext(), 20).logits);
+    EXPECT_EQ(got.logits, decode(offloaded_.model(), prompt_, specontext(), 10).logits);
   }
 }
 
 TEST_F(DeviceSlotsTest, WhatMethodsCountCrossesTheBus) {
   const auto loaded = [&](const json& spec) {
     (void)went_up();
-    return decode(offloaded_.model(), prompt_, spec, 40).activity.traffic.loaded_bytes;
+    return decode(offloaded_.model(), prompt_, spec, 16).activity.traffic.loaded_bytes;
   };
   const int64_t difference = loaded(specontext({{"offload", "all"}}));
   EXPECT_GT(difference, 3 * 2 * 63 * kEntry);  // the first choice
   EXPECT_EQ(went_up(), difference);
-  EXPECT_EQ(loaded(specontext({{"offload", "all"}, {"elastic", false}})), 39 * 3 * 2 * 63 * kEntry);
+  EXPECT_EQ(loaded(specontext({{"offload", "all"}, {"elastic", false}})), 15 * 3 * 2 * 63 * kEntry);
   EXPECT_EQ(went_up(), difference);  // the device keeps what it has
   EXPECT_EQ(loaded(specontext()), 0);
   EXPECT_EQ(went_up(), 0);
