@@ -8,6 +8,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/model_input.h"
+#include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/page.h"
@@ -33,11 +34,11 @@ struct Options {
   }
 };
 
-using Rows = std::vector<std::pair<std::string, std::string>>;
+using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 struct Findings {
-  Rows facts;    // of the model
-  Rows refused;  // methods, and why
+  Pairs facts;    // of the model
+  Pairs refused;  // methods, and why
   int64_t tried = 0;
 };
 
@@ -97,14 +98,14 @@ std::vector<int32_t> prompt_of(const OpenedModel& model) {
 
 using NamedMethod = std::pair<std::string, std::unique_ptr<Method>>;
 
-/// All methods at their default settings, the reference first; those that cannot be made so are refused.
+/// All methods at the settings of their examples, the reference first; those that cannot be made so are refused.
 std::vector<NamedMethod> all_methods(Findings& findings) {
   std::vector<NamedMethod> methods;
   for (const MethodEntry& entry : method_registry()) {
     const std::string& name = entry.info.name;
-    const json spec{{"name", name}};
-    if (const std::vector<std::string> problems = check_method(spec, name); !problems.empty()) {
-      findings.refused.emplace_back(name, problems.front());
+    const json spec = example_settings(entry);
+    if (spec.is_null()) {
+      findings.refused.emplace_back(name, fmt::format("has to be told what it works with: `kvarena methods {}`", name));
     } else {
       methods.emplace_back(name, make_method(spec, name));
     }
@@ -148,7 +149,7 @@ void try_methods(Findings& findings, const OpenedModel& model, Transformer& tran
 Findings findings_of(const Options& options) {
   const OpenedModel model = open_model(find_model(options.model));
   Findings findings;
-  Rows& facts = findings.facts;
+  Pairs& facts = findings.facts;
   facts.emplace_back("path", model.checkpoint->path().string());
   facts.emplace_back("family", model.config.architecture);
   facts.emplace_back("sizes", sizes_of(model.config));
@@ -175,7 +176,7 @@ int run(const Options& options) {
   }
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, value] : findings.facts) rows.push_back({name, value});
-  rows.push_back({"methods", fmt::format("{} of {} run at their default settings",
+  rows.push_back({"methods", fmt::format("{} of {} run, at the settings of their examples",
                                          findings.tried - std::ssize(findings.refused), findings.tried)});
   for (const auto& [name, reason] : findings.refused) rows.push_back({"", fmt::format("{}: {}", name, reason)});
   print(Page().columns(rows));
@@ -190,7 +191,7 @@ Command model_check_command() {
        .summary = "whether a model can be used, and which methods run on it",
        .description =
            "Opens the model, compares its description with its weights, renders its chat template, and answers "
-           "with ten tokens under every method at its default settings.",
+           "with ten tokens under every method, at the settings of its example.",
        .examples = {{"kvarena model check Qwen/Qwen3-0.6B", "a model of Hugging Face's cache"}}},
       run);
 }
