@@ -191,6 +191,14 @@ FittedWeights import_fitted(const ModelFacts& facts, const Fitter& fitter, const
           .found = "none of the tensors that are wanted",
           .expected = fmt::format("names that end in {}", fmt::join(artifact.wanted, ", "))});
   }
+  for (const char* key : {"hidden_size", "transformer_layer_config.hidden_size"}) {
+    const auto found = weights.metadata.find(key);
+    if (found == weights.metadata.end() || found->second == std::to_string(facts.hidden_size)) continue;
+    fail({.place = fmt::format("{}: {}", (folder / "config.json").string(), key),
+          .found = found->second,
+          .expected = fmt::format("{}, as {} has it", facts.hidden_size, facts.name),
+          .action = "It belongs to another model."});
+  }
   weights.metadata["imported"] = folder.filename().string();
   weights.place = output.string();
   const bool bf16 = fits_bf16(weights.tensors);

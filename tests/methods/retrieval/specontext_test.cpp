@@ -380,6 +380,16 @@ TEST_F(SpeContextTest, AnImportedDrafterIsFoundByItsModelAndRefusedByAnother) {
     EXPECT_NE(said.find("a head for tiny (fingerprint " + facts->fingerprint.substr(0, 12)), std::string::npos) << said;
     EXPECT_NE(said.find("one for another (fingerprint " + others->fingerprint.substr(0, 12)), std::string::npos);
   }
+  config.hidden_size = 128;
+  const Transformer wide = testing::tiny_model(2, {}, config);
+  try {
+    (void)import_fitted(*model_facts(wide), *fitter, kDrafter, file);
+    ADD_FAILURE() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("hidden_size: found 64, expected 128, as another has it"),
+              std::string::npos)
+        << error.what();
+  }
   std::filesystem::remove_all(folder);
 }
 
