@@ -86,13 +86,12 @@ std::string rendered(const ChatTemplate& chat) {
   }
 }
 
-/// A prompt of kPromptTokens, less in a smaller window, of ordinary words.
+/// A prompt of ordinary words: kPromptTokens, or a quarter of a small window.
 std::vector<int32_t> prompt_of(const OpenedModel& model) {
   std::string text;
   for (int i = 0; i < 64; ++i) text += fmt::format("Room {} of the house has {} windows. ", i, i * 7 % 5);
   std::vector<int32_t> tokens = model.tokenizer->encode(text);
-  tokens.resize(static_cast<size_t>(
-      std::min({std::ssize(tokens), kPromptTokens, std::max<int64_t>(model.config.max_position - 2 * kNewTokens, 1)})));
+  tokens.resize(static_cast<size_t>(std::min({std::ssize(tokens), kPromptTokens, model.config.max_position / 4})));
   return tokens;
 }
 

@@ -248,7 +248,8 @@ std::vector<Token> tokens_of(std::string_view program) { return Lexer(program).r
 void fail_at(int line, std::string found, std::string expected) {
   fail({.place = fmt::format("chat template, line {}", line),
         .found = std::move(found),
-        .expected = std::move(expected)});
+        .expected = std::move(expected),
+        .action = "\"template\" beside the model's name chooses another"});
 }
 
 }  // namespace kvarena::jinja

@@ -32,7 +32,7 @@ struct Token {
 /// characters that are no part of the language.
 [[nodiscard]] std::vector<Token> tokens_of(std::string_view program);
 
-/// Throws UserError: "chat template, line N: found F, expected E".
+/// Throws UserError: "chat template, line N: found F, expected E", and how to choose another template.
 [[noreturn]] void fail_at(int line, std::string found, std::string expected);
 
 }  // namespace kvarena::jinja
