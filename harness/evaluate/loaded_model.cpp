@@ -209,7 +209,7 @@ Request LoadedModel::request(const datasets::Sample& sample, const experiment::E
           .expected = fmt::format("at most {} together, the window of {}", opened_.config.max_position, entry_.name),
           .action = "use shorter samples, fewer new tokens, or a model with a larger window"});
   }
-  if (templated(sample)) request.thinking = thinking_of(template_, *opened_.tokenizer, render(sample));
+  if (templated(sample)) request.thinking = thinking_of(template_, *opened_.tokenizer, whole);
   request.stop = stop_rule(sample, *opened_.tokenizer, request.thinking, opened_.config.eos, new_tokens);
   request.sampling = sampling_of(engine, sample.generation);
   return request;
