@@ -118,6 +118,8 @@ void attend_runs(const LayerShape& shape, const Part& part, const Visibility& se
                                        .dtype = part.dtype,
                                        .causal = sees.rule == Visibility::Rule::newest,
                                        .window = sees.window,
+                                       .chunked = sees.chunked,
+                                       .first_position = sees.first_position,
                                        .state = state,
                                        .reader = reader};
   kernels::attend({.problems = {&problem, 1},
@@ -139,7 +141,9 @@ void sum_runs(const LayerShape& shape, const Part& part, const Visibility& sees,
                                            .causal = sees.rule == Visibility::Rule::newest,
                                            .window = sees.window,
                                            .sums = sums,
-                                           .sums_stride = row_stride};
+                                           .sums_stride = row_stride,
+                                           .chunked = sees.chunked,
+                                           .first_position = sees.first_position};
   kernels::column_sums({.problems = {&problem, 1},
                         .q_heads = shape.q_heads,
                         .kv_heads = std::ssize(part.runs),
@@ -158,8 +162,8 @@ std::vector<std::vector<int32_t>> positions_of(const AttentionItem& item) {
 /// A part as one query after the other sees it by position: runs that list what lies in its window.
 class WindowedPart {
  public:
-  WindowedPart(int64_t window, const Part& part, const std::vector<std::vector<int32_t>>& positions)
-      : window_(window), part_(part), first_places_(part.runs.size()) {
+  WindowedPart(const Visibility& sees, const Part& part, const std::vector<std::vector<int32_t>>& positions)
+      : window_(sees.window), chunked_(sees.chunked), part_(part), first_places_(part.runs.size()) {
     for (size_t i = 0; i < part_.runs.size(); ++i) {
       const HeadRun& run = part_.runs[i];
       std::vector<int32_t>& entries = lists_.emplace_back(run.index, run.index + run.index_count);
@@ -177,7 +181,8 @@ class WindowedPart {
   const Part& at(int64_t position) {
     for (size_t i = 0; i < part_.runs.size(); ++i) {
       const std::vector<int32_t>& all = positions_[i];
-      const auto begin = std::upper_bound(all.begin(), all.end(), position - window_);
+      const int64_t earliest = chunked_ ? position - position % window_ : position - window_ + 1;
+      const auto begin = std::lower_bound(all.begin(), all.end(), earliest);
       const auto end = std::upper_bound(begin, all.end(), position);
       first_places_[i] = begin - all.begin();
       list(part_.runs[i], {lists_[i].data() + first_places_[i], static_cast<size_t>(end - begin)});
@@ -189,6 +194,7 @@ class WindowedPart {
 
  private:
   int64_t window_;
+  bool chunked_;
   Part part_;
   std::vector<std::vector<int32_t>> lists_;      // [runs] entries
   std::vector<std::vector<int32_t>> positions_;  // [runs] their positions
@@ -223,7 +229,7 @@ void attend_part(const AttentionItem& item, const Part& part, const std::vector<
                  "entries with gaps are seen through lists that a reader does not know");
   if (item.sees.rule == Visibility::Rule::paths) return attend_paths(item, part, queries, state);
   if (item.sees.rule != Visibility::Rule::positions) return attend_runs(shape, part, item.sees, queries, state, reader);
-  WindowedPart windowed(item.sees.window, part, positions);
+  WindowedPart windowed(item.sees, part, positions);
   for (int64_t t = 0; t < queries.q_len; ++t)
     attend_runs(shape, windowed.at(queries.position + t), {}, one_query(queries, t), rows_from(state, shape, t));
 }
@@ -307,7 +313,7 @@ void sum_part(const AttentionItem& item, const Part& part, const std::vector<std
   std::vector<float> found;
   if (item.sees.rule == Visibility::Rule::paths) return sum_paths(item, part, queries, lse, sums);
   if (item.sees.rule == Visibility::Rule::positions) {
-    WindowedPart windowed(item.sees.window, part, positions);
+    WindowedPart windowed(item.sees, part, positions);
     const int64_t heads_of_run = shape.q_heads / std::ssize(part.runs);
     for (int64_t t = 0; t < queries.q_len; ++t) {
       const Part& seen = windowed.at(queries.position + t);

@@ -29,9 +29,17 @@ struct Visibility {
   Rule rule = Rule::all;
   /// Entries that a query sees of those it may see, the last ones by number (newest) or position (positions); 0: all.
   int64_t window = 0;
+  bool chunked = false;        // AttendProblem::chunked, of positions or of entries from first_position on (newest)
+  int64_t first_position = 0;  // newest
   /// paths: [q_len] the row before each on its path, a lower one, or -1 where the tree begins.
   std::span<const int32_t> parents = {};
 };
+
+/// Entries seen by position in a layer of the model: all of them, or those in its window.
+[[nodiscard]] inline Visibility in_window_of(const LayerShape& shape) {
+  if (shape.window == 0) return {};
+  return {.rule = Visibility::Rule::positions, .window = shape.window, .chunked = shape.chunked};
+}
 
 /// Entries that queries attend to alike.
 struct AttentionItem {

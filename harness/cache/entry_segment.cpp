@@ -411,13 +411,16 @@ void EntrySegment::plan(const LayerQueries& /*queries*/, AttentionPlan& to) cons
   item.ragged = ragged_;
   item.runs.reserve(heads_.size());
   for (int64_t h = 0; h < shape().kv_heads; ++h) item.runs.push_back(run(h));
-  if (shape().window > 0) item.sees = {.rule = Visibility::Rule::positions, .window = shape().window};
+  item.sees = in_window_of(shape());
 }
 
 void EntrySegment::plan_newest(const LayerQueries& queries, AttentionPlan& to, int64_t window) const {
   plan(queries, to);
   if (ragged_ && window > 0) return;  // the newest without a gap are those of the last positions
-  to.items.back().sees = {.rule = Visibility::Rule::newest, .window = window};
+  to.items.back().sees = {.rule = Visibility::Rule::newest,
+                          .window = window,
+                          .chunked = window > 0 && shape().chunked,
+                          .first_position = first_position_};
 }
 
 AttentionPlan EntrySegment::plan_newest(const LayerQueries& queries) const {

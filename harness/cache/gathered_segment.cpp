@@ -58,7 +58,7 @@ void GatheredSegment::plan(const LayerQueries& /*queries*/, AttentionPlan& to) c
   AttentionItem& item = to.add(*this);
   item.dtype = shape().dtype;
   for (int64_t h = 0; h < shape().kv_heads; ++h) item.runs.push_back(run(h));
-  if (shape().window > 0) item.sees = {.rule = Visibility::Rule::positions, .window = shape().window};
+  item.sees = in_window_of(shape());
 }
 
 std::unique_ptr<Segment> GatheredSegment::clone(const LedgerPtr& ledger) const {

@@ -92,7 +92,7 @@ struct KvCache {
   std::vector<LayerCache> layers;
   int64_t length = 0;  // tokens whose KV was appended = position of the next token
   /// Tokens of the prompt when they are known before its first pass, else 0; rotations that depend on the sequence's
-  /// length (dynamic rope scaling) need it.
+  /// length (RopeScaling::by_length) need it.
   int64_t prompt_length = 0;
   LedgerPtr ledger;
   std::unique_ptr<LayerIndex> index;    // what a method keeps for all layers together

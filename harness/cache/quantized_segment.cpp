@@ -190,7 +190,7 @@ void QuantizedSegment::plan(const LayerQueries& /*queries*/, AttentionPlan& to) 
                          .packed_values = &values,
                          .packed_value_count = packed_values_});
   }
-  if (shape().window > 0) item.sees = {.rule = Visibility::Rule::positions, .window = shape().window};
+  item.sees = in_window_of(shape());
 }
 
 void QuantizedSegment::read_range(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values) const {

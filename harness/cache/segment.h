@@ -24,7 +24,11 @@ struct LayerShape {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   int64_t window = 0;         // sliding window of the model: a query sees this many newest entries; 0 = all
+  bool chunked = false;       // it sees back to the last position that is a multiple of `window` instead
   DType dtype = DType::bf16;  // of entries that are not packed
+  /// [q_heads] scores of an entry without value that every query sees beside those of the cache (a learned attention
+  /// sink); null: none. The model's.
+  const float* sinks = nullptr;
 
   [[nodiscard]] int64_t group() const { return q_heads / kv_heads; }
   /// Bytes of one entry's key and value over all kv heads.

@@ -35,18 +35,23 @@ void inner_products(const EntrySegment& entries, const LayerQueries& queries, in
                        scores.data(), end);
 }
 
-void softmax_rows(std::span<float> scores, int64_t rows, float scale) {
+void softmax_rows(std::span<float> scores, int64_t rows, float scale, const float* sinks) {
   const auto width = static_cast<int64_t>(scores.size()) / rows;
   for (int64_t row = 0; row < rows; ++row) {
     const std::span<float> own = scores.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width));
     const float largest = *std::ranges::max_element(own);
-    double sum = 0;
+    double sum = sinks == nullptr ? 0 : std::exp(static_cast<double>(sinks[row]) - double{largest} * scale);
     for (float& score : own) {
       score = std::exp((score - largest) * scale);
       sum += score;
     }
     for (float& score : own) score = static_cast<float>(score / sum);
   }
+}
+
+void attention_rows(std::span<float> scores, const LayerShape& shape, int64_t kv_head) {
+  const int64_t group = shape.group();
+  softmax_rows(scores, group, attention_scale(shape), shape.sinks == nullptr ? nullptr : shape.sinks + kv_head * group);
 }
 
 void require_numbers(std::span<const float> scores, const std::string& method) {
@@ -84,7 +89,7 @@ Selection ScoringRetriever::select(const LayerIndex& index, const EntrySegment& 
     score(index, entries, queries, head, scores);
     const bool together = gqa_ != "none" && shape.group() > 1;
     if (together) {
-      softmax_rows(scores, shape.group(), attention_scale(shape));
+      attention_rows(scores, shape, head);
       fold_rows(scores, shape.group(), gqa_ == "mean");
     }
     for (int64_t row = 0; row < (together ? 1 : shape.group()); ++row) {

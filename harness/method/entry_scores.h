@@ -12,8 +12,12 @@ namespace kvarena {
 /// scores [group, end], where end = scores.size() / group.
 void inner_products(const EntrySegment& entries, const LayerQueries& queries, int64_t kv_head, std::span<float> scores);
 
-/// Each of `rows` rows of `scores` becomes its softmax, after a factor `scale`.
-void softmax_rows(std::span<float> scores, int64_t rows, float scale);
+/// Each of `rows` rows of `scores` becomes its softmax, after a factor `scale`. sinks [rows]: a score beside those of
+/// each row, scaled already (LayerShape::sinks); null: none.
+void softmax_rows(std::span<float> scores, int64_t rows, float scale, const float* sinks = nullptr);
+
+/// The attention probabilities of a kv head's query heads from their scores [group, n].
+void attention_rows(std::span<float> scores, const LayerShape& shape, int64_t kv_head);
 
 /// Throws UserError that names `method` when a score is not a number.
 void require_numbers(std::span<const float> scores, const std::string& method);

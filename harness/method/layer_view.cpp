@@ -100,10 +100,16 @@ at::Tensor LayerView::query_rows(int64_t w) const {
   return index - (all_ - seen_->window);
 }
 
+at::Tensor LayerView::softmax(const at::Tensor& scores) const {
+  if (shape_.sinks == nullptr) return scores.softmax(-1);
+  const at::Tensor sinks = at::from_blob(const_cast<float*>(shape_.sinks) + first_head_ * group(), {q_heads(), 1, 1});
+  return at::cat({scores, sinks.expand({q_heads(), scores.size(1), 1})}, -1).softmax(-1).narrow(-1, 0, scores.size(2));
+}
+
 at::Tensor LayerView::window_attention(int64_t w) const {
   if (part_ || decoding()) {
     at::Tensor sums = at::zeros({q_heads(), n_}, at::kFloat);
-    for_each_query_block(w, [&](const at::Tensor& scores, int64_t /*first*/) { sums.add_(scores.softmax(-1).sum(1)); });
+    for_each_query_block(w, [&](const at::Tensor& scores, int64_t /*first*/) { sums.add_(softmax(scores).sum(1)); });
     return sums;
   }
   KVARENA_ASSERT(seen_->window >= std::min(w, n_),
@@ -137,7 +143,10 @@ void LayerView::for_each_query_block(int64_t w, const std::function<void(const a
     at::Tensor scores = q.matmul(keys).mul_(attention_scale(shape_)).view({q_heads(), count, n_});
     const at::Tensor own = at::arange(first, first + count, at::kLong).unsqueeze(1);  // [count, 1]
     at::Tensor unseen = entry.gt(own);
-    if (shape_.window > 0) unseen = unseen.logical_or_(entry.le(own - shape_.window));
+    if (shape_.window > 0) {
+      unseen =
+          unseen.logical_or_(entry.lt(shape_.chunked ? own - own.remainder(shape_.window) : own - shape_.window + 1));
+    }
     scores.masked_fill_(unseen, -std::numeric_limits<float>::infinity());
     use(scores, first);
   }

@@ -88,6 +88,8 @@ class LayerView {
   [[nodiscard]] at::Tensor shown(const at::Tensor& per_query_head) const;
   /// The part's entries of [kv_heads or q_heads, all entries, ...].
   [[nodiscard]] at::Tensor cut(const at::Tensor& all) const;
+  /// Probabilities of scores [q_heads, count, n], among which the layer's sinks have their share.
+  [[nodiscard]] at::Tensor softmax(const at::Tensor& scores) const;
   /// The shown entries' rows of [all entries, ...].
   [[nodiscard]] at::Tensor token_rows(const std::vector<float>& rows) const;
   /// Rows of window_queries that belong to the last w entries shown.

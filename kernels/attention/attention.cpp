@@ -305,7 +305,11 @@ Visible visible_range(const AttendProblem& problem, const HeadRun& run, int64_t 
   } else if (problem.causal) {
     end = std::max<int64_t>(0, end - (problem.q_len - 1 - t));
   }
-  const int64_t begin = problem.window > 0 ? std::max<int64_t>(0, end - problem.window) : 0;
+  int64_t begin = problem.window > 0 ? std::max<int64_t>(0, end - problem.window) : 0;
+  if (problem.chunked && end > 0) {
+    const int64_t own = problem.first_position + end - 1;
+    begin = std::max<int64_t>(0, own - own % problem.window - problem.first_position);
+  }
   if (run.index == nullptr) return {begin, end};
   const int32_t* last = run.index + run.index_count;
   return {std::lower_bound(run.index, last, begin) - run.index, std::lower_bound(run.index, last, end) - run.index};
@@ -336,11 +340,13 @@ void attend(const AttendArgs& args) {
   });
 }
 
-void init_attention(const AttentionState& state, int64_t q_len, int64_t q_heads, int64_t value_dim) {
+void init_attention(const AttentionState& state, int64_t q_len, int64_t q_heads, int64_t value_dim,
+                    const float* sinks) {
   const int64_t rows = q_len * q_heads;
   std::fill_n(state.out, rows * value_dim, 0.0f);
   std::fill_n(state.max, rows, kNothing);
-  std::fill_n(state.sum, rows, 0.0f);
+  std::fill_n(state.sum, rows, sinks == nullptr ? 0.0f : 1.0f);
+  for (int64_t t = 0; t < q_len && sinks != nullptr; ++t) std::copy_n(sinks, q_heads, state.max + t * q_heads);
 }
 
 void merge_attention(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t value_dim) {

@@ -121,6 +121,10 @@ struct AttendProblem {
   const int32_t* seen = nullptr;
   /// Sliding window: of the entries it may see, a query sees the last `window` (by entry number). 0: no limit.
   int64_t window = 0;
+  /// Windows are chunks: a query sees back to the last position that is a multiple of `window`. Entries are
+  /// consecutive, entry 0 at first_position.
+  bool chunked = false;
+  int64_t first_position = 0;
   AttentionState state;
   /// Reads this segment's probabilities; may be null. Takes scratch memory for 48 rows of the longest run a thread.
   AttentionReader* reader = nullptr;
@@ -136,8 +140,10 @@ struct AttendArgs {
   float scale = 1;
 };
 
-/// out = 0, max = -inf, sum = 0.
-void init_attention(const AttentionState& state, int64_t q_len, int64_t q_heads, int64_t value_dim);
+/// out = 0, max = -inf, sum = 0. With `sinks` [q_heads], every query has seen one entry of this score and value 0 (a
+/// learned attention sink): max = sinks, sum = 1.
+void init_attention(const AttentionState& state, int64_t q_len, int64_t q_heads, int64_t value_dim,
+                    const float* sinks = nullptr);
 
 /// Folds one segment into every problem's state.
 void attend(const AttendArgs& args);

@@ -25,6 +25,8 @@ void run_item(const ColumnSumsArgs& args, const ColumnSumsTable* fast, const Ite
   visibility.q_len = problem.q_len;
   visibility.causal = problem.causal;
   visibility.window = problem.window;
+  visibility.chunked = problem.chunked;
+  visibility.first_position = problem.first_position;
   int32_t* low = scratch.get(2 * problem.q_len);
   int32_t* high = low + problem.q_len;
   for (int64_t t = 0; t < problem.q_len; ++t) {

@@ -18,8 +18,8 @@
 
 namespace kvarena::kernels {
 
-/// One sequence's queries against one segment. q, runs, dtype, causal and window mean what they mean in AttendProblem;
-/// values are not read.
+/// One sequence's queries against one segment. q, runs, dtype, causal, window, chunked and first_position mean what
+/// they mean in AttendProblem; values are not read.
 struct ColumnSumsProblem {
   const float* q = nullptr;  // [q_len, q_heads, head_dim]
   int64_t q_len = 0;
@@ -32,6 +32,8 @@ struct ColumnSumsProblem {
   int64_t window = 0;
   float* sums = nullptr;    // [q_heads] rows; row h has one number per listed entry of its run, added to
   int64_t sums_stride = 0;  // distance of rows, >= listed entries of every run
+  bool chunked = false;
+  int64_t first_position = 0;
 };
 
 struct ColumnSumsArgs {

@@ -72,7 +72,7 @@ class HeavyHitterRetrieval final : public Retriever {
         std::vector<float> row(static_cast<size_t>(shape.group() * visible));
         const LayerQueries one{.q = queries.q + t * queries.q_stride, .q_len = 1, .q_stride = queries.q_stride};
         inner_products(entries, one, head, row);
-        softmax_rows(row, shape.group(), attention_scale(shape));
+        attention_rows(row, shape, head);
         for (size_t i = 0; i < row.size(); ++i) sums[i % static_cast<size_t>(visible)] += row[i];
       }
     }

@@ -112,7 +112,7 @@ class PillarAttention final : public Retriever {
       std::vector<float> own(static_cast<size_t>(shape.group() * visible));
       const LayerQueries one{.q = state.queries.data() + t * row, .q_len = 1, .q_stride = row};
       inner_products(entries, one, head, own);
-      softmax_rows(own, shape.group(), attention_scale(shape));
+      attention_rows(own, shape, head);
       for (size_t i = 0; i < own.size(); ++i) sums[i % static_cast<size_t>(visible)] += own[i];
     }
     LedgerVector<float>& scores = state.scores[head];

@@ -173,7 +173,7 @@ class SpeCache final : public Method {
     kernels::AttentionState state{.out = memory.data(),
                                   .max = memory.data() + rows * shape.head_dim,
                                   .sum = memory.data() + rows * (shape.head_dim + 1)};
-    kernels::init_attention(state, queries.q_len, shape.q_heads, shape.head_dim);
+    kernels::init_attention(state, queries.q_len, shape.q_heads, shape.head_dim, shape.sinks);
     attend(cache.plan(queries), state);
     std::vector<float> lse(static_cast<size_t>(rows));
     kernels::finish_attention(state, queries.q_len, shape.q_heads, shape.head_dim, lse.data());

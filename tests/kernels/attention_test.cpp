@@ -296,6 +296,64 @@ TEST(Attention, ASlidingWindowSeesItsLastEntriesOnly) {
   }
 }
 
+/// A query at position p sees the entries from the last multiple of the window on, however many were dropped in front.
+TEST(Attention, AChunkedWindowBeginsAtItsMultiples) {
+  const Shape shape{6, 2, 64, 64, DType::f32};
+  constexpr int64_t n = 1300, q_len = 70, chunk = 600,
+                    first = 40;  // positions 40 .. 1339: queries pass 1200 at entry 1160
+  const Layer layer(shape, n, 22);
+  const std::vector<float> q = normal(q_len * 6 * 64, 23);
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    for (const int64_t entries : {int64_t{1180}, n}) {
+      StateMemory memory(shape, q_len);
+      const std::vector<HeadRun> runs = layer.runs(entries);
+      AttendProblem p = problem(shape, q.data(), q_len, runs, true, memory);
+      p.window = chunk;
+      p.chunked = true;
+      p.first_position = first;
+      attend_one(shape, p);
+      memory.finish();
+      for (const int64_t t : {0L, 49L, 50L, 69L}) {
+        const int64_t own = first + entries - q_len + t, seen = own % chunk + 1;
+        const std::vector<float> one(q.begin() + t * 384, q.begin() + (t + 1) * 384);
+        const Result alone = run(shape, one, 1, layer.runs(entries - q_len + 1 + t), true, seen);
+        expect_close({memory.out.begin() + t * 384, memory.out.begin() + (t + 1) * 384}, alone.out, 2e-6, 1e-6,
+                     describe(shape, q_len, entries, path));
+      }
+    }
+  }
+}
+
+/// A sink is an entry of its score whose value is 0: all heads of a run that holds such an entry give the same.
+TEST(Attention, ASinkIsAnEntryWithoutValue) {
+  const Shape shape{6, 2, 64, 64, DType::f32};
+  constexpr int64_t n = 700;
+  const Layer layer(shape, n, 31);
+  const std::vector<float> q = normal(3 * 6 * 64, 32), sinks{-3.0f, 0.0f, 0.5f, 2.0f, 7.0f, 60.0f};
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    const Result without = run(shape, q, 3, layer.runs(), true);
+    StateMemory memory(shape, 3);
+    init_attention(memory.state(), 3, 6, 64, sinks.data());
+    attend_one(shape, problem(shape, q.data(), 3, layer.runs(), true, memory));
+    memory.finish();
+    for (size_t row = 0; row < 18; ++row) {
+      const double all = std::exp(double{without.lse[row]}) + std::exp(double{sinks[row % 6]});
+      const double share = std::exp(double{without.lse[row]}) / all;
+      EXPECT_NEAR(memory.lse[row], std::log(all), 1e-5) << name_of(path);
+      for (size_t c = 0; c < 64; ++c) {
+        EXPECT_NEAR(memory.out[row * 64 + c], share * double{without.out[row * 64 + c]}, 2e-6) << name_of(path);
+      }
+    }
+  }
+  StateMemory nothing(shape, 1);
+  init_attention(nothing.state(), 1, 6, 64, sinks.data());
+  nothing.finish();
+  EXPECT_EQ(nothing.lse, sinks);
+  EXPECT_EQ(nothing.out, std::vector<float>(384, 0.0f));
+}
+
 TEST(Attention, FoldingSegmentsEqualsOneCache) {
   const Shape shape{6, 2, 64, 64, DType::bf16};
   constexpr int64_t n = 1500;

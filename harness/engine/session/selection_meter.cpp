@@ -96,7 +96,7 @@ double SelectionMeter::covered(int64_t layer, const LayerQueries& first, const L
   std::vector<float> sum(max.size());
   std::vector<float> lse(max.size());
   kernels::AttentionState state{.out = out.data(), .max = max.data(), .sum = sum.data()};
-  kernels::init_attention(state, 1, shape.q_heads, shape.head_dim);
+  kernels::init_attention(state, 1, shape.q_heads, shape.head_dim, shape.sinks);
   attend(full.plan_newest(first), state);
   kernels::finish_attention(state, 1, shape.q_heads, shape.head_dim, lse.data());
   const int64_t n = full.entries(0);

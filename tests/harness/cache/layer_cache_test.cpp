@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "harness/cache/attend_plan.h"
 #include "harness/cache/indexed_segment.h"
 #include "tests/support/random_entries.h"
@@ -95,7 +97,7 @@ Attended attend(const LayerCache& layer, const std::vector<float>& q, int64_t q_
   std::vector<float> max(rows);
   std::vector<float> sum(rows);
   kernels::AttentionState state{.out = result.out.data(), .max = max.data(), .sum = sum.data()};
-  kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim);
+  kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim, shape.sinks);
   kvarena::attend(
       layer.plan({.q = q.data(), .q_len = q_len, .q_stride = shape.q_heads * shape.head_dim, .position = position}),
       state);
@@ -109,10 +111,7 @@ void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 /// Entries in a window do not depend on how they are stored: in one dense run, cut into segments, or ragged.
-TEST(LayerCache, ASlidingWindowCountsPositionsWhateverTheStorage) {
-  LayerShape shape = kShape;
-  shape.dtype = DType::f32;
-  shape.window = 20;
+void expect_same_in_any_storage(const LayerShape& shape) {
   const int64_t n = 70;
   const int64_t q_len = 3;
   const auto keys = random_floats(n * 32, "keys");
@@ -151,6 +150,44 @@ TEST(LayerCache, ASlidingWindowCountsPositionsWhateverTheStorage) {
     for (size_t i = 0; i < kept[h / 2].size(); ++i) {
       EXPECT_NEAR(ragged_sums[h * n + static_cast<int64_t>(i)], sums[h * n + kept[h / 2][i]], 1e-6);
     }
+  }
+}
+
+TEST(LayerCache, ASlidingWindowCountsPositionsWhateverTheStorage) {
+  LayerShape shape = kShape;
+  shape.dtype = DType::f32;
+  shape.window = 20;
+  expect_same_in_any_storage(shape);
+}
+
+/// Queries 67 and 68 see the entries from 46 on, and 69 itself alone.
+TEST(LayerCache, AChunkedWindowCountsPositionsWhateverTheStorage) {
+  LayerShape shape = kShape;
+  shape.dtype = DType::f32;
+  shape.window = 23;
+  shape.chunked = true;
+  expect_same_in_any_storage(shape);
+}
+
+/// A learned sink takes what is missing from the probabilities of the entries.
+TEST(LayerCache, ProbabilitiesAndSinksAddUpToOne) {
+  const std::vector<float> sinks{-1.0F, 0.0F, 1.0F, 4.0F};
+  LayerShape shape = kShape;
+  shape.dtype = DType::f32;
+  shape.sinks = sinks.data();
+  LayerCache layer(shape, std::make_shared<MemoryLedger>());
+  const auto rows = random_floats(40 * 32, "rows");
+  const auto q = random_floats(2 * 64, "q");
+  layer.append(rows.data(), rows.data(), 40, 32, 0);
+  const Attended found = attend(layer, q, 2, 38);
+  std::vector<float> sums(4 * 40);
+  add_probabilities(layer.tail().plan_newest({.q = q.data(), .q_len = 2, .q_stride = 64, .position = 38}),
+                    found.lse.data(), sums.data(), 40);
+  for (size_t h = 0; h < 4; ++h) {
+    double total =
+        std::exp(double{sinks[h]} - double{found.lse[h]}) + std::exp(double{sinks[h]} - double{found.lse[4 + h]});
+    for (size_t i = 0; i < 40; ++i) total += double{sums[h * 40 + i]};
+    EXPECT_NEAR(total, 2, 1e-5) << h;
   }
 }
 
