@@ -87,9 +87,13 @@ struct PreDefaults {
 
 PreDefaults add_pre_tokenizers(const GgufFile& file, TokenizerParts& parts) {
   const std::string pre = file.find_string("tokenizer.ggml.pre").value_or("gpt-2");
-  if (pre == "gpt-2" || pre == "gpt2") {
+  const auto add_regex = [&](std::string_view pattern) {
+    parts.pre_tokenizers.push_back(
+        make_regex_split(std::string(pattern), SplitBehavior::isolated, false, key_place(file, "tokenizer.ggml.pre")));
+  };
+  if (pre == "gpt-2" || pre == "gpt2" || pre == "olmo") {
     add_split(parts, kGpt2Pattern);
-  } else if (pre == "smollm") {
+  } else if (pre == "smollm" || pre == "refact") {
     parts.pre_tokenizers.push_back(make_digits(true));
     add_split(parts, kGpt2Pattern);
   } else if (pre == "llama-bpe" || pre == "llama3" || pre == "llama-v3") {
@@ -102,15 +106,21 @@ PreDefaults add_pre_tokenizers(const GgufFile& file, TokenizerParts& parts) {
     add_split(parts, kDeepSeekDigitsPattern);
     add_split(parts, kDeepSeekHanPattern);
     add_split(parts, kDeepSeekWordsPattern);
+  } else if (pre == "dbrx" || pre == "glm4" || pre == "chatglm-bpe") {
+    add_split(parts, kLlama3Pattern);
+  } else if (pre == "gpt-4o" || pre == "llama4") {
+    add_regex(kO200kPattern);
   } else if (pre == "tekken") {
-    parts.pre_tokenizers.push_back(make_regex_split(std::string(kTekkenPattern), SplitBehavior::isolated, false,
-                                                    key_place(file, "tokenizer.ggml.pre")));
+    add_regex(kTekkenPattern);
     return {.ignore_merges = true, .add_bos = true};
   } else {
     fail({.place = key_place(file, "tokenizer.ggml.pre"),
           .found = fmt::format("\"{}\"", pre),
-          .expected = "gpt-2, smollm, llama-bpe, qwen2, deepseek-r1-qwen, deepseek-v3 or tekken",
-          .nearest = nearest_name(pre, {"gpt-2", "smollm", "llama-bpe", "qwen2", "deepseek-v3", "tekken"})});
+          .expected =
+              "gpt-2, olmo, smollm, refact, llama-bpe, dbrx, glm4, qwen2, deepseek-r1-qwen, deepseek-v3, gpt-4o, "
+              "llama4 or tekken",
+          .nearest = nearest_name(pre, {"gpt-2", "olmo", "smollm", "refact", "llama-bpe", "dbrx", "glm4", "qwen2",
+                                        "deepseek-v3", "gpt-4o", "llama4", "tekken"})});
   }
   return {};
 }

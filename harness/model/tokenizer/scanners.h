@@ -22,6 +22,8 @@ extern const std::string_view kDeepSeekWordsPattern;
 
 /// Mistral's since Nemo, which knows case; it has no scanner.
 extern const std::string_view kTekkenPattern;
+/// The pattern of gpt-oss, Phi-4-mini and Llama 4 (o200k): as Mistral's, with English contractions and digits by three.
+extern const std::string_view kO200kPattern;
 
 /// A step that cuts each piece at the matches of `pattern` and what lies between them, or null when the pattern has no
 /// scanner.

@@ -58,6 +58,14 @@ TEST(Scanners, CutWhereTheRegularExpressionsCut) {
   EXPECT_EQ(make_scanner("a|b"), nullptr);
 }
 
+/// By the Python package tokenizers 0.23, whose step Split has the same pattern.
+TEST(Scanners, TheLargestPatternKnowsCaseContractionsAndDigits) {
+  const PreTokenizerPtr step = make_regex_split(std::string(kO200kPattern), SplitBehavior::isolated, false, "test");
+  EXPECT_EQ(cut(*step, "HelloWorld's DON'T count 12345: (a/b)//\n\n  größer 日本'll x"),
+            (std::vector<std::string>{"Hello", "World's", " DON'T", " count", " ", "123", "45", ":", " (", "a", "/b",
+                                      ")//\n\n", " ", " größer", " 日本'll", " x"}));
+}
+
 TEST(Utf8, ReplacesEachMaximalMalformedPartOnce) {
   // Examples of the Unicode Standard, table 3-8, and of the WHATWG encoding tests.
   const std::string r(kReplacementCharacter);
