@@ -115,7 +115,7 @@ class Uploader {
     const ExpertConfig& expert = config_.expert;
     const std::string router = base + std::string(names_.router);
     DeviceSparse sparse{.router = matrix({router, expert.experts}, config_.hidden_size, kernels::DType::f32)};
-    if (expert.sigmoid_scores) {
+    if (expert.correction) {
       sparse.correction = source_.vector(router + ".e_score_correction_bias", expert.experts);
     }
     for (int64_t i = 0; i < expert.experts; ++i) {
@@ -221,10 +221,24 @@ namespace {
 /// Throws UserError when the device's pass lacks something of the config.
 void check_family(const ModelConfig& config) {
   check_entries(config);
-  if (!config.output_norms && !config.scaled_embeddings && !config.gelu && !config.sliding_rope_theta) return;
+  const std::pair<bool, std::string_view> host_only[] = {
+      {config.attention_sinks, "attention sinks"},
+      {config.output_norms || !config.input_norms, "norms behind each block"},
+      {config.embedding_scale != 1 || config.residual_scale != 1 || config.logit_scale != 1 || config.query_scalar > 0,
+       "scaled embeddings, residuals, scores or logits"},
+      {config.logit_cap > 0, "capped logits"},
+      {config.gelu || config.gate_limit > 0, "gates other than SiLU"},
+      {config.two_rotations(), "two rotations"},
+      {config.rotary_dim() != config.turned_dim() || (config.rope_interleaved && !config.is_latent()),
+       "rotation of a part of each head or of neighbours"},
+      {config.rope_scaling.type == RopeScaling::Type::longrope, "rotation by long factors"},
+      {config.qk_norm_whole || config.unit_qk_norm, "norms of all heads together or without weights"},
+      {config.chunked_window, "chunks that attention stays in"},
+      {config.expert.biases || config.expert.weighted_inputs, "experts with biases or weighted inputs"}};
+  const auto* const lacking = std::ranges::find_if(host_only, [](const auto& feature) { return feature.first; });
+  if (lacking == std::end(host_only)) return;
   fail({.place = fmt::format("{} on the device", config.name),
-        .found = fmt::format("a {}, whose norms behind each block, scaled embeddings and GELU only the host computes",
-                             config.architecture),
+        .found = fmt::format("a {} with {}, which only the host computes", config.architecture, lacking->second),
         .expected = "a model of another family, or no device"});
 }
 

@@ -8,6 +8,7 @@
 
 #include "harness/core/random.h"
 #include "harness/model/latent_rows.h"
+#include "harness/model/split_checkpoint.h"
 #include "harness/model/weight_loader.h"
 
 namespace kvarena::device {
@@ -16,7 +17,7 @@ namespace {
 class CheckpointSource final : public WeightSource {
  public:
   CheckpointSource(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype)
-      : config_(config), load_(checkpoint, dtype) {}
+      : config_(config), split_(checkpoint, config), load_(split_, dtype) {}
   [[nodiscard]] std::vector<float> vector(const std::string& name, int64_t size) override {
     return load_.vector(name, size);
   }
@@ -34,6 +35,7 @@ class CheckpointSource final : public WeightSource {
 
  private:
   const ModelConfig& config_;
+  SplitCheckpoint split_;
   WeightLoader load_;
 };
 

@@ -51,7 +51,7 @@ std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<st
                                                      .magnitude = model.rope(layer).magnitude};
   }
   const RopeScaling& scaling = model.config().rope_scaling;
-  if (scaling.type == RopeScaling::Type::dynamic) facts->rotation_window = scaling.original_max_position;
+  if (scaling.by_length()) facts->rotation_window = scaling.original_max_position;
   facts->tiers = tiers ? std::move(tiers) : std::make_shared<const storage::Hierarchy>(storage::usual_tiers());
   facts->rotary = rotary;
   facts->embed = [&model](std::span<const int32_t> tokens, float* rows) { model.embed(tokens, rows); };

@@ -132,7 +132,7 @@ void DroppingMethod::drop_others(LayerContext& layer, const KeptEntries& kept, D
   KVARENA_ASSERT(layer.model != nullptr && state != nullptr, "renumbered positions need the model's rotation");
   if (const int64_t window = layer.model->rotation_window; window > 0 && next > window) {
     fail({.place = name_ + ".positions",
-          .found = fmt::format("{} tokens under dynamic rope scaling, which turns keys by the length", next),
+          .found = fmt::format("{} tokens under a rope scaling that turns keys by the length", next),
           .expected = fmt::format("at most {}, the original window", window),
           .action = "use \"orig\", or a model of another scaling"});
   }

@@ -60,7 +60,7 @@ struct ModelFacts {
   Rotation rotation;                   // of queries and keys, but in some layers
   Rotation own_rotation;               // of these
   std::vector<bool> has_own_rotation;  // [layers], which they are; empty: none
-  int64_t rotation_window = 0;         // longest sequence that is rotated so (dynamic scaling); 0: any
+  int64_t rotation_window = 0;         // longest sequence that is rotated so (scaling by length); 0: any
   std::function<Rotation(const RotaryRequest& request)> rotary;
   /// Embeddings of tokens, rows [tokens, hidden_size]. The model must be alive.
   std::function<void(std::span<const int32_t> tokens, float* rows)> embed;

@@ -30,15 +30,16 @@ struct Activations {
   Workspace x;              // [R, hidden], the residual stream
   Workspace normed;         // [R, hidden], input of a block
   Workspace projected;      // [R, hidden], output of a block, to be added to the stream
-  Workspace turns[2];       // cos [R, rotary / 2], then sin: of most layers, and of those with their own rotation
+  Workspace turns[2];       // cos [R, turned_dim / 2], then sin: of most layers, and of those with their own rotation
   int64_t rotation = 0;     // number of the turns that the present layer takes
-  Workspace heads;          // attention: queries, and keys and values beside them or not
-  Workspace latent;         // latent attention: keys [R, kv_lora_rank + rope]
-  Workspace narrow;         // latent attention: queries on their way, then values of heads
-  Workspace gates;          // feed-forward: gates and ups
-  Workspace inner;          // feed-forward: input of the second product
-  Workspace scores;         // routing: [R, experts]
-  Workspace gathered;       // an expert's rows
+  std::vector<int32_t> positions;  // [R], original ones
+  Workspace heads;                 // attention: queries, and keys and values beside them or not
+  Workspace latent;                // latent attention: keys [R, kv_lora_rank + rope]
+  Workspace narrow;                // latent attention: queries on their way, then values of heads
+  Workspace gates;                 // feed-forward: gates and ups
+  Workspace inner;                 // feed-forward: input of the second product
+  Workspace scores;                // routing: [R, experts]
+  Workspace gathered;              // an expert's rows
   Workspace expert_output;
 
   /// Writes the RMS norm of `count` rows of `size` at distance `stride`; `to` may be `from`.
@@ -54,8 +55,9 @@ struct Activations {
                        .eps = eps});
   }
 
-  /// Normalises the stream's first `count` rows into `normed` and returns them.
+  /// Normalises the stream's first `count` rows into `normed` and returns them; without weights, the stream itself.
   const float* normalise_stream(const std::vector<float>& weight, int64_t count) {
+    if (weight.empty()) return x.at_least(0);
     float* to = normed.at_least(count * hidden);
     normalise(x.at_least(0), weight, to, count, hidden, hidden);
     return to;

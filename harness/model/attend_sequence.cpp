@@ -30,7 +30,7 @@ void attend_sequence(int64_t layer, const SequencePass& pass, const QkvRows& row
 
   kernels::AttentionState state{
       .out = memory.attended, .max = memory.running, .sum = memory.running + q_len * shape.q_heads};
-  kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim);
+  kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim, shape.sinks);
   kernels::AttentionReader* const reader = pass.hooks != nullptr ? pass.hooks->reader(layer, cache, queries) : nullptr;
   KVARENA_ASSERT(!cache.view || reader == nullptr, "views show nobody what they attend to");
   attend(cache.plan(queries), state, reader);

@@ -24,6 +24,25 @@ void turn(float* x, int64_t stride, int64_t heads, int64_t head_stride, int64_t 
                    .sin = cos + a.rows * (rotary / 2)});
 }
 
+/// Normalises the heads of each row of x, `channels` together: one by one, or all at once where the norm is so wide.
+void normalise_heads(float* x, const std::vector<float>& weight, int64_t channels, int64_t stride, Activations& a) {
+  if (weight.empty()) return;
+  const auto size = std::ssize(weight);
+  for (int64_t r = 0; r < a.rows; ++r) a.normalise(x + r * stride, weight, x + r * stride, channels / size, size, size);
+}
+
+/// Queries take what the model's scores are scaled by beside 1 / sqrt(head_dim), which caches do.
+void scale_queries(float* q, const HeadAttention& weights, const ModelConfig& config, int64_t stride, Activations& a) {
+  const int64_t n = config.q_heads * config.head_dim;
+  if (weights.query_scale != 1) kernels::scale_rows(q, a.rows, n, stride, weights.query_scale);
+  if (!weights.by_temperature) return;
+  for (int64_t r = 0; r < a.rows; ++r) {
+    const int64_t steps = (a.positions[static_cast<size_t>(r)] + 1) / config.temperature_step;
+    const double factor = 1 + config.temperature * std::log1p(static_cast<double>(steps));
+    kernels::scale_rows(q + r * stride, 1, n, stride, static_cast<float>(factor));
+  }
+}
+
 /// Caches scale scores by 1/sqrt of their own head_dim; a latent's scores want that of the heads behind it.
 float latent_query_scale(const ModelConfig& config) {
   const double wanted = rope_score_factor(config.rope_scaling) / std::sqrt(static_cast<double>(config.head_dim));
@@ -76,6 +95,7 @@ LayerShape cache_shape(const ModelConfig& config, int64_t layer, DType dtype) {
           .kv_heads = latent ? 1 : config.kv_heads,
           .head_dim = latent ? config.latent.width() : config.head_dim,
           .window = config.is_sliding_layer(layer) ? config.sliding_window : 0,
+          .chunked = config.chunked_window && config.is_sliding_layer(layer),
           .dtype = dtype};
 }
 
@@ -103,9 +123,7 @@ std::vector<float> output_matrix(const LatentAttention& weights, const ModelConf
 
 RopeFrequencies cached_rotation(const ModelConfig& config, const RopeFrequencies& rope) {
   RopeFrequencies whole = rope;
-  if (config.is_latent()) {
-    whole.inverse.resize(static_cast<size_t>(config.latent.width() / 2), 0.0);
-  }
+  if (config.is_latent()) whole.inverse.resize(static_cast<size_t>(config.latent.width() / 2), 0.0);
   return whole;
 }
 
@@ -115,14 +133,11 @@ QkvRows attention_input(const HeadAttention& weights, const ModelConfig& config,
   float* q = a.heads.at_least(a.rows * width);
   float* keys = q + config.q_heads * d;
   project(weights.qkv, in, a.rows, a.hidden, q);
-  if (!weights.q_norm.empty()) {
-    for (int64_t r = 0; r < a.rows; ++r) {
-      a.normalise(q + r * width, weights.q_norm, q + r * width, config.q_heads, d, d);
-      a.normalise(keys + r * width, weights.k_norm, keys + r * width, config.kv_heads, d, d);
-    }
-  }
+  normalise_heads(q, weights.q_norm, config.q_heads * d, width, a);
+  normalise_heads(keys, weights.k_norm, config.kv_heads * d, width, a);
   // Queries and keys stand side by side in a row: one rotation serves both.
   turn(q, width, config.q_heads + config.kv_heads, d, d, a);
+  scale_queries(q, weights, config, width, a);
   return {.q = q, .q_stride = width, .keys = keys, .values = keys + config.kv_heads * d, .kv_stride = width};
 }
 

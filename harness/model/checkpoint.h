@@ -15,9 +15,25 @@
 
 namespace kvarena {
 
-/// Encoding of a tensor's elements in the file. The q-types are GGML's blocks; `other` is a type that can be listed but
-/// not read as floats (integers, 8-bit floats, GGML types without a decoder here).
-enum class TensorType : uint8_t { f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, other };
+/// Encoding of a tensor's elements in the file. The q-types and mxfp4 are GGML's blocks; `other` is a type that can be
+/// listed but not read as floats (integers, 8-bit floats, GGML types without a decoder here).
+enum class TensorType : uint8_t {
+  f32,
+  f16,
+  bf16,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+  mxfp4,
+  other
+};
 
 /// "f32", "q4_1", ...
 [[nodiscard]] std::string_view to_string(TensorType type);
@@ -74,7 +90,7 @@ class Checkpoint {
 
   /// The mapped bytes of a tensor as they are in the file, when they are the elements in row-major order of `type`
   /// (f32, f16, bf16 only, and no rows to put back in order) and aligned to their size, or those of stored_type I64,
-  /// I32 or BOOL, aligned or not; empty otherwise. Valid as long as the checkpoint lives.
+  /// I32, BOOL or U8, aligned or not; empty otherwise. Valid as long as the checkpoint lives.
   [[nodiscard]] virtual std::span<const std::byte> raw(std::string_view name) const = 0;
 
  private:

@@ -1,5 +1,5 @@
-// Routing of a token to experts: by softmax scores (Qwen3-MoE, DeepSeek V2) or sigmoids with a correction (DeepSeek
-// V3), among all experts or those of the best groups.
+// Routing of a token to experts: by a softmax (over the chosen ones where weights are normalised) or sigmoids, with a
+// correction or without, among all experts or those of the best groups.
 
 #include <algorithm>
 #include <cmath>

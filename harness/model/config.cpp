@@ -17,6 +17,7 @@ std::string_view to_string(RopeScaling::Type type) {
     case RopeScaling::Type::llama3: return "llama3";
     case RopeScaling::Type::yarn: return "yarn";
     case RopeScaling::Type::factors: return "factors";
+    case RopeScaling::Type::longrope: return "longrope";
   }
   return "";
 }
@@ -72,6 +73,44 @@ void check_latent(const LatentAttentionConfig& latent, const std::string& place)
         .expected = "positive sizes, a latent and a rotated part that are even"});
 }
 
+void check_factors(const std::vector<float>& factors, const ModelConfig& config, const std::string& place) {
+  if (std::ssize(factors) == config.rotary_dim() / 2) return;
+  fail({.place = place,
+        .found = fmt::format("{} rope frequency factors", factors.size()),
+        .expected = fmt::format("{}, half of a head's rotated channels", config.rotary_dim() / 2)});
+}
+
+void check_rotation(const ModelConfig& config, const std::string& place) {
+  if (config.rotary_dim() % 2 != 0 || config.rotary_dim() < 2 || config.rotary_dim() > config.head_dim) {
+    fail({.place = place,
+          .found = fmt::format("{} rotated channels of heads of {}", config.rotary_dim(), config.head_dim),
+          .expected = "an even number of a head's channels"});
+  }
+  const RopeScaling& scaling = config.rope_scaling;
+  if (scaling.type != RopeScaling::Type::factors && scaling.type != RopeScaling::Type::longrope) return;
+  check_factors(scaling.frequency_factors, config, place);
+  if (scaling.type == RopeScaling::Type::longrope) check_factors(scaling.long_factors, config, place);
+}
+
+void check_scales(const ModelConfig& config, const std::string& place) {
+  const auto is_number = [](double value) { return std::isfinite(value) && value > 0; };
+  if (!is_number(config.embedding_scale) || !is_number(config.residual_scale) || !is_number(config.logit_scale)) {
+    fail({.place = place,
+          .found = fmt::format("factors {} on embeddings, {} on residuals, {} on logits", config.embedding_scale,
+                               config.residual_scale, config.logit_scale),
+          .expected = "positive, finite numbers"});
+  }
+  const auto is_number_or_none = [](double value) { return std::isfinite(value) && value >= 0; };
+  if (!is_number_or_none(config.query_scalar) || !is_number_or_none(config.logit_cap) ||
+      !is_number_or_none(config.gate_limit) || !std::isfinite(config.temperature) || config.temperature_step < 1) {
+    fail({.place = place,
+          .found = fmt::format("query scale {}, cap of logits {}, limit of gates {}, temperature {} every {}",
+                               config.query_scalar, config.logit_cap, config.gate_limit, config.temperature,
+                               config.temperature_step),
+          .expected = "positive, finite numbers, or none"});
+  }
+}
+
 }  // namespace
 
 void check_config(const ModelConfig& config, const std::string& place) {
@@ -108,12 +147,7 @@ void check_config(const ModelConfig& config, const std::string& place) {
                                config.rope_scaling.factor),
           .expected = "positive, finite numbers"});
   }
-  if (!std::isfinite(config.query_scalar) || config.query_scalar < 0 || !std::isfinite(config.logit_cap) ||
-      config.logit_cap < 0) {
-    fail({.place = place,
-          .found = fmt::format("query scale {}, cap of logits {}", config.query_scalar, config.logit_cap),
-          .expected = "positive, finite numbers, or none"});
-  }
+  check_scales(config, place);
   const auto check_id = [&](const char* what, int32_t id) {
     if (id >= 0 && id < config.vocab_size) return;
     fail({.place = place,
@@ -124,13 +158,7 @@ void check_config(const ModelConfig& config, const std::string& place) {
   for (const int32_t id : config.eos) check_id("eos", id);
   check_experts(config.expert, place);
   check_latent(config.latent, place);
-  if (const auto& factors = config.rope_scaling.frequency_factors;
-      config.rope_scaling.type == RopeScaling::Type::factors &&
-      static_cast<int64_t>(factors.size()) != config.rotary_dim() / 2) {
-    fail({.place = place,
-          .found = fmt::format("{} rope frequency factors", factors.size()),
-          .expected = fmt::format("{}, half of a head's rotated channels", config.rotary_dim() / 2)});
-  }
+  check_rotation(config, place);
 }
 
 }  // namespace kvarena

@@ -19,6 +19,20 @@ const GgufTensor* find_tensor(const GgufFile& file, std::string_view name) {
   return it == all.end() ? nullptr : &*it;
 }
 
+/// Divisors of rotary frequencies; empty when the file has no such tensor.
+std::vector<float> read_factors(const GgufFile& file, const char* name) {
+  const GgufTensor* factors = find_tensor(file, name);
+  if (factors == nullptr) return {};
+  if (factors->type != TensorType::f32) {
+    fail({.place = fmt::format("{}: tensor {}", file.path().string(), name),
+          .found = factors->stored_type,
+          .expected = "F32"});
+  }
+  std::vector<float> values(factors->bytes.size() / sizeof(float));
+  convert_to_f32(factors->type, factors->bytes.data(), static_cast<int64_t>(values.size()), values.data());
+  return values;
+}
+
 RopeScaling read_rope_scaling(const GgufFile& file, const std::string& arch, int64_t max_position) {
   RopeScaling scaling;
   scaling.original_max_position = file.find_int(arch + ".rope.scaling.original_context_length").value_or(max_position);
@@ -43,16 +57,16 @@ RopeScaling read_rope_scaling(const GgufFile& file, const std::string& arch, int
           .found = fmt::format("\"{}\"", type),
           .expected = "none, linear or yarn"});
   }
-  if (const GgufTensor* factors = find_tensor(file, "rope_freqs.weight"); factors != nullptr) {
-    if (factors->type != TensorType::f32) {
-      fail({.place = file.path().string() + ": tensor rope_freqs.weight",
-            .found = factors->stored_type,
-            .expected = "F32"});
-    }
+  if (std::vector<float> factors = read_factors(file, "rope_freqs.weight"); !factors.empty()) {
     scaling.type = RopeScaling::Type::factors;
-    scaling.frequency_factors.resize(factors->bytes.size() / sizeof(float));
-    convert_to_f32(factors->type, factors->bytes.data(), static_cast<int64_t>(scaling.frequency_factors.size()),
-                   scaling.frequency_factors.data());
+    scaling.frequency_factors = std::move(factors);
+  }
+  if (std::vector<float> factors = read_factors(file, "rope_factors_long.weight"); !factors.empty()) {
+    scaling.type = RopeScaling::Type::longrope;
+    scaling.frequency_factors = read_factors(file, "rope_factors_short.weight");
+    scaling.long_factors = std::move(factors);
+    scaling.factor = static_cast<double>(max_position) / static_cast<double>(scaling.original_max_position);
+    scaling.attention_factor = file.find_float(arch + ".rope.scaling.attn_factor");
   }
   return scaling;
 }
@@ -92,9 +106,11 @@ void read_special_ids(const GgufFile& file, ModelConfig& config) {
   }
 }
 
-/// The dtype of the first layer's value projection, which every converter leaves in the file's main type.
+/// The dtype of the first layer's value projection, alone or with others, which every converter leaves in the file's
+/// main type.
 kernels::DType weight_dtype(const GgufFile& file) {
   const GgufTensor* tensor = find_tensor(file, "blk.0.attn_v.weight");
+  if (tensor == nullptr) tensor = find_tensor(file, "blk.0.attn_qkv.weight");
   if (tensor == nullptr) return kernels::DType::f32;
   if (tensor->type == TensorType::f16) return kernels::DType::f16;
   if (tensor->type == TensorType::bf16) return kernels::DType::bf16;
@@ -131,7 +147,8 @@ ModelConfig read_gguf_config(const GgufFile& file) {
   config.rope_theta = file.find_float(arch + ".rope.freq_base").value_or(10000.0);
   config.rms_norm_eps = file.get_float(arch + ".attention.layer_norm_rms_epsilon");
   config.tie_embeddings = find_tensor(file, "output.weight") == nullptr;
-  config.qkv_bias = find_tensor(file, "blk.0.attn_q.bias") != nullptr;
+  config.qkv_bias =
+      find_tensor(file, "blk.0.attn_q.bias") != nullptr || find_tensor(file, "blk.0.attn_qkv.bias") != nullptr;
   config.output_bias = find_tensor(file, "blk.0.attn_output.bias") != nullptr;
   config.mlp_bias = find_tensor(file, "blk.0.ffn_up.bias") != nullptr;
   config.qk_norm = find_tensor(file, "blk.0.attn_q_norm.weight") != nullptr;

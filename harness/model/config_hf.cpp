@@ -12,11 +12,29 @@
 namespace kvarena {
 namespace {
 
-RopeScaling read_rope_scaling(const JsonSection& rope, int64_t max_position) {
+std::vector<float> read_factors(const JsonSection& rope, const char* key) {
+  const std::vector<double> factors = rope.numbers(key);
+  if (factors.empty() || std::ranges::any_of(factors, [](double factor) { return !(factor > 0); })) {
+    fail({.place = fmt::format("{}: {}", rope.place(), key), .found = "no such numbers", .expected = "positive ones"});
+  }
+  return {factors.begin(), factors.end()};
+}
+
+/// `original` is the window before scaling where the section does not say it.
+RopeScaling read_rope_scaling(const JsonSection& rope, int64_t max_position, int64_t original) {
   RopeScaling scaling;
   const std::string type = rope.has("rope_type") ? rope.string("rope_type") : rope.string("type", "default");
-  scaling.original_max_position = rope.integer("original_max_position_embeddings", max_position);
+  scaling.original_max_position = rope.integer("original_max_position_embeddings", original);
   if (type == "default") return scaling;
+  if (type == "longrope" || type == "su") {
+    scaling.type = RopeScaling::Type::longrope;
+    scaling.frequency_factors = read_factors(rope, "short_factor");
+    scaling.long_factors = read_factors(rope, "long_factor");
+    const auto reach = static_cast<double>(max_position);
+    scaling.factor = rope.number("factor", reach / static_cast<double>(scaling.original_max_position));
+    if (rope.has("attention_factor")) scaling.attention_factor = rope.number("attention_factor");
+    return scaling;
+  }
   scaling.factor = rope.number("factor");
   if (type == "linear") {
     scaling.type = RopeScaling::Type::linear;
@@ -38,7 +56,7 @@ RopeScaling read_rope_scaling(const JsonSection& rope, int64_t max_position) {
   } else {
     fail({.place = rope.place() + ": rope_type",
           .found = fmt::format("\"{}\"", type),
-          .expected = "default, linear, dynamic, llama3 or yarn"});
+          .expected = "default, linear, dynamic, llama3, longrope or yarn"});
   }
   return scaling;
 }
@@ -55,8 +73,10 @@ double read_sliding_theta(const JsonSection& rope, double absent) {
 
 /// Older files have rope_theta and rope_scaling, newer ones both inside rope_parameters, in one section or in one for
 /// each kind of layer.
-void read_rope(const JsonSection& root, double theta, ModelConfig& config) {
-  config.rope_theta = root.number("rope_theta", theta);
+void read_rope(const JsonSection& root, const Architecture& architecture, ModelConfig& config) {
+  config.rope_theta = root.number("rope_theta", architecture.rope_theta);
+  double share = root.number("partial_rotary_factor", architecture.rotary_share);
+  const int64_t original = root.integer("original_max_position_embeddings", config.max_position);
   if (root.has("rope_local_base_freq")) config.sliding_rope_theta = root.number("rope_local_base_freq");
   if (root.has("rope_parameters")) {
     JsonSection rope = root.section("rope_parameters");
@@ -65,11 +85,15 @@ void read_rope(const JsonSection& root, double theta, ModelConfig& config) {
     }
     if (rope.has("full_attention")) rope = rope.section("full_attention");
     config.rope_theta = rope.number("rope_theta", config.rope_theta);
-    config.rope_scaling = read_rope_scaling(rope, config.max_position);
+    config.rope_scaling = read_rope_scaling(rope, config.max_position, original);
+    share = rope.number("partial_rotary_factor", share);
   } else if (root.has("rope_scaling")) {
-    config.rope_scaling = read_rope_scaling(root.section("rope_scaling"), config.max_position);
+    config.rope_scaling = read_rope_scaling(root.section("rope_scaling"), config.max_position, original);
   } else {
     config.rope_scaling.original_max_position = config.max_position;
+  }
+  if (architecture.rotary_share > 0) {
+    config.rotated_channels = static_cast<int64_t>(static_cast<double>(config.head_dim) * share);
   }
 }
 
@@ -102,19 +126,22 @@ void read_special_ids(const JsonSection& root, const std::filesystem::path& gene
 }
 
 /// Throws UserError for a key that would change results and that no pass here heeds.
-void refuse_unheeded(const JsonSection& root) {
-  if (root.has("quantization_config")) {
+void refuse_unheeded(const JsonSection& root, const Architecture& architecture) {
+  if (root.has("quantization_config") &&
+      (architecture.quantised.empty() ||
+       root.section("quantization_config").string("quant_method", "") != architecture.quantised)) {
     fail({.place = root.place() + ": quantization_config",
           .found = "weights that are quantised in the checkpoint's own way",
           .expected = "weights of floats",
           .action = "bring the checkpoint before quantisation, or a GGUF file of it"});
   }
+  if (architecture.rotary_share > 0) return;
   for (const JsonSection& section :
        root.has("rope_parameters") ? std::vector{root, root.section("rope_parameters")} : std::vector{root}) {
     if (const double share = section.number("partial_rotary_factor", 1.0); share != 1.0) {
       fail({.place = section.place() + ": partial_rotary_factor",
             .found = fmt::to_string(share),
-            .expected = "1: the families known here rotate whole heads"});
+            .expected = fmt::format("1: a {} rotates whole heads", architecture.name)});
     }
   }
 }
@@ -125,7 +152,7 @@ ModelConfig read_hf_config(const std::filesystem::path& config_json) {
   const JsonSection root(config_json);
   const Architecture& architecture =
       find_architecture(root.place() + ": model_type", root.string("model_type"), &Architecture::name);
-  refuse_unheeded(root);
+  refuse_unheeded(root, architecture);
   ModelConfig config;
   config.architecture = architecture.name;
   config.name = std::filesystem::absolute(config_json).parent_path().filename().string();
@@ -148,7 +175,7 @@ ModelConfig read_hf_config(const std::filesystem::path& config_json) {
   if (const std::string activation = root.string("hidden_act", "silu"); activation != "silu") {
     fail({.place = root.place() + ": hidden_act", .found = activation, .expected = "silu"});
   }
-  read_rope(root, architecture.rope_theta, config);
+  read_rope(root, architecture, config);
   architecture.read(root, config);
   extend_window(config);
   read_special_ids(root, config_json.parent_path() / "generation_config.json", config);

@@ -16,8 +16,7 @@ struct Visits {
 std::vector<Visits> route(const SparseFeedForward& weights, const ExpertConfig& config, const float* in, int64_t rows,
                           Activations& a) {
   float* logits = a.scores.at_least(rows * config.experts);
-  kernels::matmul(
-      {.x = in, .m = rows, .x_stride = a.hidden, .w = &weights.router, .y = logits, .y_stride = config.experts});
+  project(weights.router, in, rows, a.hidden, logits);
   std::vector<Visits> visits(static_cast<size_t>(config.experts));
   for (int64_t r = 0; r < rows; ++r) {
     const std::span<const float> row(logits + r * config.experts, static_cast<size_t>(config.experts));
@@ -29,17 +28,22 @@ std::vector<Visits> route(const SparseFeedForward& weights, const ExpertConfig& 
   return visits;
 }
 
-void visit(const DenseFeedForward& expert, const Visits& visits, const float* in, float* out, Activations& a) {
+void visit(const DenseFeedForward& expert, const Visits& visits, bool weighted_inputs, const float* in, float* out,
+           Activations& a) {
   const auto count = static_cast<int64_t>(visits.rows.size());
   if (count == 0) return;
   float* gathered = a.gathered.at_least(count * a.hidden);
   float* answers = a.expert_output.at_least(count * a.hidden);
-  for (int64_t i = 0; i < count; ++i) std::copy_n(in + visits.rows[i] * a.hidden, a.hidden, gathered + i * a.hidden);
+  for (int64_t i = 0; i < count; ++i) {
+    std::copy_n(in + visits.rows[i] * a.hidden, a.hidden, gathered + i * a.hidden);
+    if (weighted_inputs) kernels::scale_rows(gathered + i * a.hidden, 1, a.hidden, a.hidden, visits.weights[i]);
+  }
   feed_forward(expert, gathered, count, answers, a);
   for (int64_t i = 0; i < count; ++i) {
     const float* answer = answers + i * a.hidden;
     float* to = out + visits.rows[i] * a.hidden;
-    for (int64_t c = 0; c < a.hidden; ++c) to[c] += visits.weights[i] * answer[c];
+    const float weight = weighted_inputs ? 1.0F : visits.weights[i];
+    for (int64_t c = 0; c < a.hidden; ++c) to[c] += weight * answer[c];
   }
 }
 
@@ -50,7 +54,7 @@ void feed_forward(const SparseFeedForward& weights, const ExpertConfig& config, 
   const std::vector<Visits> visits = route(weights, config, in, rows, a);
   std::fill_n(out, rows * a.hidden, 0.0F);
   for (int64_t expert = 0; expert < config.experts; ++expert)
-    visit(weights.experts[expert], visits[expert], in, out, a);
+    visit(weights.experts[expert], visits[expert], config.weighted_inputs, in, out, a);
   if (!weights.shared) return;
   float* shared = a.expert_output.at_least(rows * a.hidden);
   feed_forward(*weights.shared, in, rows, shared, a);

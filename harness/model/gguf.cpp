@@ -42,7 +42,7 @@ constexpr GgmlType kGgmlTypes[] = {
     {24, "I8", TensorType::other, {1, 1}},         {25, "I16", TensorType::other, {1, 2}},
     {26, "I32", TensorType::other, {1, 4}},        {27, "I64", TensorType::other, {1, 8}},
     {28, "F64", TensorType::other, {1, 8}},        {29, "IQ1_M", TensorType::other, {256, 56}},
-    {30, "BF16", TensorType::bf16, {1, 2}},
+    {30, "BF16", TensorType::bf16, {1, 2}},        {39, "MXFP4", TensorType::mxfp4, {32, 17}},
 };
 
 /// Reads a mapped file front to back; every step says what it was reading when the file ends.

@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/model/gguf.h"
+#include "harness/model/mxfp4.h"
 #include "kernels/common/dtype.h"
 
 namespace kvarena {
@@ -174,6 +175,15 @@ void q6_k(Bytes block, float* out) {
   }
 }
 
+/// exponent | 16 bytes of numbers as in q4_0.
+void mxfp4(Bytes block, float* out) {
+  const float scale = mxfp4_scale(block[0]);
+  for (int i = 0; i < 16; ++i) {
+    out[i] = kMxfp4Numbers[block[1 + i] & 15] * scale;
+    out[i + 16] = kMxfp4Numbers[block[1 + i] >> 4] * scale;
+  }
+}
+
 template <void (*kDecode)(Bytes, float*)>
 void each_block(const std::byte* stored, int64_t count, BlockSize size, float* out) {
   const auto* block = reinterpret_cast<Bytes>(stored);
@@ -204,6 +214,7 @@ void dequantize_gguf_blocks(TensorType type, const std::byte* blocks, int64_t co
     case TensorType::q4_k: return each_block<q4_k>(blocks, count, size, out);
     case TensorType::q5_k: return each_block<q5_k>(blocks, count, size, out);
     case TensorType::q6_k: return each_block<q6_k>(blocks, count, size, out);
+    case TensorType::mxfp4: return each_block<mxfp4>(blocks, count, size, out);
     case TensorType::f32:
     case TensorType::f16:
     case TensorType::bf16:

@@ -8,12 +8,11 @@
 #include <utility>
 
 #include "harness/core/error.h"
+#include "harness/model/architectures/architecture.h"
 #include "harness/model/gguf.h"
 
 namespace kvarena {
 namespace {
-
-using NamePair = std::pair<std::string_view, std::string_view>;
 
 constexpr std::array<NamePair, 4> kWholeModel = {{
     {"token_embd", "model.embed_tokens"},
@@ -23,11 +22,12 @@ constexpr std::array<NamePair, 4> kWholeModel = {{
 }};
 
 /// Pairs of names after "blk.N." and after "model.layers.N.".
-constexpr std::array<NamePair, 30> kInLayer = {{
+constexpr std::array<NamePair, 31> kInLayer = {{
     {"attn_norm", "input_layernorm"},
     {"attn_q", "self_attn.q_proj"},
     {"attn_k", "self_attn.k_proj"},
     {"attn_v", "self_attn.v_proj"},
+    {"attn_qkv", "self_attn.qkv_proj"},
     {"attn_output", "self_attn.o_proj"},
     {"attn_q_norm", "self_attn.q_norm"},
     {"attn_k_norm", "self_attn.k_norm"},
@@ -56,15 +56,7 @@ constexpr std::array<NamePair, 30> kInLayer = {{
     {"attn_sinks", "self_attn.sinks"},
 }};
 
-/// Pairs that mean something else in Gemma, whose norms stand on both sides of each block.
-constexpr std::array<NamePair, 3> kInGemmaLayer = {{
-    {"post_attention_norm", "post_attention_layernorm"},
-    {"ffn_norm", "pre_feedforward_layernorm"},
-    {"post_ffw_norm", "post_feedforward_layernorm"},
-}};
-
-template <size_t N>
-std::string_view look_up(const std::array<NamePair, N>& table, std::string_view stem) {
+std::string_view look_up(std::span<const NamePair> table, std::string_view stem) {
   for (const auto& [gguf, canonical] : table) {
     if (gguf == stem) return canonical;
   }
@@ -84,7 +76,7 @@ struct Stored {
   int64_t rotated_head_dim = 0;  // above 0: rows of each head are stored with rotation pairs side by side
 };
 
-/// Converters for the llama architecture store row 2 j + s of a head where Hugging Face has row s * head_dim / 2 + j,
+/// Converters for some architectures store row 2 j + s of a head where Hugging Face has row s * head_dim / 2 + j,
 /// so that rotation pairs are neighbours. This is the stored place of the Hugging Face row.
 int64_t stored_row(int64_t row, int64_t head_dim) {
   const int64_t in_head = row % head_dim;
@@ -93,12 +85,14 @@ int64_t stored_row(int64_t row, int64_t head_dim) {
 }
 
 int64_t rotated_head_dim(const GgufFile& file, const GgufTensor& tensor) {
-  if (file.find_string("general.architecture") != "llama") return 0;
+  const Architecture* family = gguf_architecture(file.find_string("general.architecture").value_or(""));
+  if (family == nullptr || !family->gguf_pairs) return 0;
   const bool query = tensor.name.ends_with(".attn_q.weight") || tensor.name.ends_with(".attn_q.bias");
   const bool key = tensor.name.ends_with(".attn_k.weight") || tensor.name.ends_with(".attn_k.bias");
   if (!query && !key) return 0;
-  const int64_t q_heads = file.get_int("llama.attention.head_count");
-  const int64_t heads = query ? q_heads : file.find_int("llama.attention.head_count_kv").value_or(q_heads);
+  const std::string prefix(family->gguf);
+  const int64_t q_heads = file.get_int(prefix + ".attention.head_count");
+  const int64_t heads = query ? q_heads : file.find_int(prefix + ".attention.head_count_kv").value_or(q_heads);
   const int64_t rows = tensor.shape[0];
   if (heads <= 0 || rows % heads != 0 || rows / heads % 2 != 0) {
     fail({.place = fmt::format("{}: tensor {}", file.path().string(), tensor.name),
@@ -150,11 +144,11 @@ class GgufCheckpoint final : public Checkpoint {
                    .stored_type = tensor.stored_type,
                    .stored_name = tensor.name,
                    .stored_bytes = static_cast<int64_t>(tensor.bytes.size())};
-    if (tensor.name.find("_exps.") != std::string::npos && tensor.shape.size() == 3) return add_experts(stored);
+    if (tensor.name.find("_exps.") != std::string::npos && tensor.shape.size() > 1) return add_experts(stored);
     stored_.push_back(std::move(stored));
   }
 
-  /// [experts, out, in] as `experts` tensors of [out, in].
+  /// [experts, out, in] as `experts` tensors of [out, in], and biases likewise.
   void add_experts(const Stored& stack) {
     const int64_t experts = stack.info.shape[0];
     for (int64_t expert = 0; expert < experts; ++expert) {
@@ -162,7 +156,7 @@ class GgufCheckpoint final : public Checkpoint {
       Stored one = stack;
       one.bytes = stack.bytes.subspan(static_cast<size_t>(expert) * bytes, bytes);
       one.info.name = expert_name(stack.info.name, expert);
-      one.info.shape = {stack.info.shape[1], stack.info.shape[2]};
+      one.info.shape.erase(one.info.shape.begin());
       one.info.stored_bytes = static_cast<int64_t>(bytes);
       stored_.push_back(std::move(one));
     }
@@ -207,10 +201,12 @@ std::string canonical_tensor_name(std::string_view gguf_name, std::string_view a
   stem.remove_prefix(static_cast<size_t>(end - stem.data()));
   if (error != std::errc() || !stem.starts_with('.')) return std::string(gguf_name);
   std::string_view name;
-  if (architecture.starts_with("gemma")) name = look_up(kInGemmaLayer, stem.substr(1));
+  const Architecture* family = gguf_architecture(architecture);
+  if (family != nullptr) name = look_up(family->renamed, stem.substr(1));
   if (name.empty()) name = look_up(kInLayer, stem.substr(1));
   if (name.empty()) return std::string(gguf_name);
   if (stem == ".exp_probs_b") return fmt::format("model.layers.{}.{}_bias", layer, name);
+  if (stem == ".attn_sinks") return fmt::format("model.layers.{}.{}", layer, name);
   return fmt::format("model.layers.{}.{}{}", layer, name, ending);
 }
 

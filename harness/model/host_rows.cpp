@@ -17,11 +17,12 @@ class Transformer::Impl::Rows final : public RowStream {
       : model_(model),
         cache_(cache),
         hidden_(model.a.hidden),
-        half_(model.config.rotary_dim() / 2),
-        rotations_(model.config.sliding_rope_theta ? 2 : 1) {}
+        half_(model.config.turned_dim() / 2),
+        rotations_(model.config.two_rotations() ? 2 : 1) {}
 
   void load(std::span<const int32_t> prompt, std::span<const int32_t> positions) override {
     rows_ = std::ssize(positions);
+    positions_.assign(positions.begin(), positions.end());
     std::vector<int32_t> tokens;
     for (const int32_t position : positions) tokens.push_back(prompt[static_cast<size_t>(position)]);
     model_.embed_rows(tokens, stream_.at_least(rows_ * hidden_));
@@ -36,6 +37,7 @@ class Transformer::Impl::Rows final : public RowStream {
     Activations& a = model_.a;
     a.rows = std::ssize(block.places);
     std::copy_n(stream_.at_least(0) + block.first * hidden_, a.rows * hidden_, a.x.at_least(a.rows * hidden_));
+    a.positions.assign(positions_.begin() + block.first, positions_.begin() + block.first + a.rows);
     a.rotation = model_.rotation_of(block.layer);
     float* turn = a.turns[a.rotation].at_least(2 * a.rows * half_);
     std::copy_n(cos_[a.rotation].at_least(0) + block.first * half_, a.rows * half_, turn);
@@ -67,6 +69,7 @@ class Transformer::Impl::Rows final : public RowStream {
         to += width;
       }
     };
+    for (size_t i = 0; i < rows.size(); ++i) positions_[i] = positions_[static_cast<size_t>(rows[i])];
     close_up(stream_, hidden_);
     for (int64_t rotation = 0; rotation < rotations_; ++rotation) {
       close_up(cos_[rotation], half_);
@@ -93,7 +96,7 @@ class Transformer::Impl::Rows final : public RowStream {
     const kernels::AttentionState state{.out = model_.attended.at_least(states * shape.head_dim),
                                         .max = model_.running.at_least(2 * states),
                                         .sum = model_.running.at_least(2 * states) + states};
-    kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim);
+    kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim, shape.sinks);
     const kernels::AttendProblem problem{.q = rows.q,
                                          .q_len = q_len,
                                          .q_token_stride = rows.q_stride,
@@ -102,6 +105,7 @@ class Transformer::Impl::Rows final : public RowStream {
                                          .dtype = shape.dtype,
                                          .seen = seen.data(),
                                          .window = shape.window,
+                                         .chunked = shape.chunked,
                                          .state = state};
     kernels::attend({.problems = {&problem, 1},
                      .q_heads = shape.q_heads,
@@ -115,8 +119,9 @@ class Transformer::Impl::Rows final : public RowStream {
   const KvCache& cache_;
   int64_t hidden_, half_, rotations_;
   int64_t rows_ = 0;
-  Workspace stream_;           // [rows, hidden_size]
-  Workspace cos_[2], sin_[2];  // [rows, half], in the order of Activations::turns
+  std::vector<int32_t> positions_;  // [rows]
+  Workspace stream_;                // [rows, hidden_size]
+  Workspace cos_[2], sin_[2];       // [rows, half], in the order of Activations::turns
 };
 
 std::unique_ptr<RowStream> Transformer::Impl::rows_of(const KvCache& cache) {

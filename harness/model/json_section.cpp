@@ -103,6 +103,18 @@ std::vector<std::string> JsonSection::strings(const char* key) const {
   return list;
 }
 
+std::vector<double> JsonSection::numbers(const char* key) const {
+  if (!has(key)) return {};
+  const json& value = at(key);
+  if (!value.is_array()) fail_value(key, "a list of numbers");
+  std::vector<double> list;
+  for (const json& item : value) {
+    if (!item.is_number()) fail_value(key, "a list of numbers");
+    list.push_back(item.get<double>());
+  }
+  return list;
+}
+
 JsonSection JsonSection::section(const char* key) const {
   if (!at(key).is_object()) fail_value(key, "an object");
   return {place_ + ": " + key, root_, at(key)};

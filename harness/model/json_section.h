@@ -30,6 +30,7 @@ class JsonSection {
   /// A list, or one value as a list of one; empty when absent.
   [[nodiscard]] std::vector<int64_t> integers(const char* key) const;
   [[nodiscard]] std::vector<std::string> strings(const char* key) const;
+  [[nodiscard]] std::vector<double> numbers(const char* key) const;
   /// The object under `key`.
   [[nodiscard]] JsonSection section(const char* key) const;
 

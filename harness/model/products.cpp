@@ -38,7 +38,11 @@ void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows
                                     .gate_stride = 2 * size,
                                     .up_stride = 2 * size,
                                     .out_stride = size};
-  weights.gelu ? kernels::gelu_mul(gated) : kernels::silu_mul(gated);
+  if (weights.limit > 0) {
+    kernels::clamped_mul(gated, weights.limit);
+  } else {
+    weights.gelu ? kernels::gelu_mul(gated) : kernels::silu_mul(gated);
+  }
   project(weights.down, inner, rows, size, out);
 }
 

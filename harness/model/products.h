@@ -23,7 +23,7 @@ struct HeadRows {
 /// y [rows, heads, n]: each head by its own matrix.
 void project_heads(const HeadProjections& w, const HeadRows& in, float* y);
 
-/// down(f(gate(in)) * up(in)) with f SiLU or GELU: in and out [rows, hidden_size].
+/// down(f(gate(in)) * up(in)) with f SiLU or GELU, or with a clamped gate: in and out [rows, hidden_size].
 void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows, float* out, Activations& a);
 
 /// Reads stored rows by their numbers into out [numbers, in].

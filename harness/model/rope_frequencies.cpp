@@ -66,6 +66,28 @@ double dynamic_theta(const ModelConfig& config, int64_t length) {
   return config.rope_theta * std::pow(scaling.factor * grown / original - (scaling.factor - 1), dim / (dim - 2));
 }
 
+/// LongRoPE (arXiv:2402.13753): the factor that keeps the entropy of attention where it was in the original window.
+double longrope_magnitude(const RopeScaling& scaling) {
+  if (scaling.attention_factor) return *scaling.attention_factor;
+  if (scaling.factor <= 1) return 1.0;
+  return std::sqrt(1 + std::log(scaling.factor) / std::log(static_cast<double>(scaling.original_max_position)));
+}
+
+void divide(std::vector<double>& frequencies, const std::vector<float>& factors) {
+  for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];
+}
+
+/// Tables of rows. Channels that are not rotated have no magnitude either.
+void tabulate(const ModelConfig& config, const RopeFrequencies& rope, std::span<const int32_t> positions, float* cos,
+              float* sin) {
+  const int64_t half = config.turned_dim() / 2, rotated = config.rotary_dim() / 2;
+  kernels::rotation_tables(positions.data(), std::ssize(positions), rope.inverse.data(), half, rope.magnitude, cos,
+                           sin);
+  for (size_t row = 0; rotated < half && row < positions.size(); ++row, cos += half) {
+    std::fill(cos + rotated, cos + half, 1.0F);
+  }
+}
+
 }  // namespace
 
 RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length) {
@@ -89,14 +111,20 @@ RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length) {
       scale_yarn(rope.inverse, config);
       rope.magnitude = static_cast<float>(yarn_magnitude(scaling));
       break;
-    case RopeScaling::Type::factors:
-      for (int64_t i = 0; i < half; ++i) rope.inverse[i] /= scaling.frequency_factors[i];
+    case RopeScaling::Type::factors: divide(rope.inverse, scaling.frequency_factors); break;
+    case RopeScaling::Type::longrope:
+      divide(rope.inverse, length > scaling.original_max_position ? scaling.long_factors : scaling.frequency_factors);
+      rope.magnitude = static_cast<float>(longrope_magnitude(scaling));
       break;
   }
+  rope.inverse.resize(static_cast<size_t>(config.turned_dim() / 2), 0.0);
   return rope;
 }
 
-RopeFrequencies sliding_rope_frequencies(const ModelConfig& config) {
+RopeFrequencies own_rope_frequencies(const ModelConfig& config) {
+  if (!config.unrotated_layers.empty()) {
+    return {.inverse = std::vector<double>(static_cast<size_t>(config.turned_dim() / 2))};
+  }
   ModelConfig plain = config;
   plain.rope_theta = config.sliding_rope_theta.value_or(config.rope_theta);
   plain.rope_scaling = {};
@@ -105,18 +133,17 @@ RopeFrequencies sliding_rope_frequencies(const ModelConfig& config) {
 
 void rotation_rows(const ModelConfig& config, const RopeFrequencies& rope, std::span<const int32_t> positions,
                    std::span<const int64_t> prompts, float* cos, float* sin) {
-  const int64_t half = config.rotary_dim() / 2;
+  const int64_t half = config.turned_dim() / 2;
   const auto rows = static_cast<int64_t>(positions.size());
-  kernels::rotation_tables(positions.data(), rows, rope.inverse.data(), half, rope.magnitude, cos, sin);
-  if (config.rope_scaling.type != RopeScaling::Type::dynamic) return;
+  tabulate(config, rope, positions, cos, sin);
+  if (!config.rope_scaling.by_length()) return;
   RopeFrequencies grown;
   int64_t length = config.rope_scaling.original_max_position;
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t own = std::max<int64_t>(prompts[row], positions[row] + 1);
     if (own <= config.rope_scaling.original_max_position) continue;
     if (own != length) grown = rope_frequencies(config, length = own);
-    kernels::rotation_tables(&positions[row], 1, grown.inverse.data(), half, grown.magnitude, cos + row * half,
-                             sin + row * half);
+    tabulate(config, grown, positions.subspan(static_cast<size_t>(row), 1), cos + row * half, sin + row * half);
   }
 }
 

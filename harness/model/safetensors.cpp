@@ -195,7 +195,8 @@ class Safetensors final : public Checkpoint {
   std::span<const std::byte> raw(std::string_view name) const override {
     const TensorInfo& info = at(name);
     const std::span<const std::byte> bytes = stored_[static_cast<size_t>(&info - infos_.data())].bytes;
-    if (info.stored_type == "I64" || info.stored_type == "I32" || info.stored_type == "BOOL") return bytes;
+    const std::string_view stored = info.stored_type;
+    if (stored == "I64" || stored == "I32" || stored == "BOOL" || stored == "U8") return bytes;
     if (info.type == TensorType::other) return {};
     const auto alignment = static_cast<uintptr_t>(block_size(info.type).bytes);
     return reinterpret_cast<uintptr_t>(bytes.data()) % alignment == 0 ? bytes : std::span<const std::byte>();

@@ -20,10 +20,10 @@
 namespace kvarena {
 namespace {
 
-/// The root of hidden_size, rounded to the stored form of the embedding as the reference library rounds it.
+/// The factor, rounded to the stored form of the embedding as the reference library rounds it.
 float embedding_scale(const ModelConfig& config, kernels::DType weights) {
-  const auto root = static_cast<float>(std::sqrt(static_cast<double>(config.hidden_size)));
-  return weights == kernels::DType::f32 ? root : kernels::half_to_f32(kernels::f32_to_half(root, weights), weights);
+  const auto scale = static_cast<float>(config.embedding_scale);
+  return weights == kernels::DType::f32 ? scale : kernels::half_to_f32(kernels::f32_to_half(scale, weights), weights);
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ void Transformer::Impl::check(std::span<const SequencePass> batch) const {
 
 void Transformer::Impl::embed_rows(std::span<const int32_t> tokens, float* rows) const {
   read_rows(weights.embedding, tokens, rows);
-  if (!config.scaled_embeddings) return;
+  if (config.embedding_scale == 1) return;
   for (float& x : std::span(rows, tokens.size() * static_cast<size_t>(config.hidden_size))) x *= embedding_scale;
 }
 
@@ -54,30 +54,37 @@ void Transformer::Impl::embed(std::span<const SequencePass> batch) {
 void Transformer::Impl::tabulate(int64_t rotation, std::span<const int32_t> places, std::span<const int64_t> prompts,
                                  float* cos, float* sin) const {
   if (rotation == 0) return rotation_rows(config, ropes[0], places, prompts, cos, sin);
-  kernels::rotation_tables(places.data(), std::ssize(places), ropes[rotation].inverse.data(), config.rotary_dim() / 2,
+  kernels::rotation_tables(places.data(), std::ssize(places), ropes[rotation].inverse.data(), config.turned_dim() / 2,
                            ropes[rotation].magnitude, cos, sin);
 }
 
 /// Rotation tables of the stream's rows.
 void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
-  positions.clear();
+  a.positions.clear();
   lengths.clear();
   for (const SequencePass& pass : batch) {
-    append_positions(pass.cache->length, std::ssize(pass.tokens), pass.parents, positions);
+    append_positions(pass.cache->length, std::ssize(pass.tokens), pass.parents, a.positions);
     lengths.insert(lengths.end(), pass.tokens.size(), pass.cache->prompt_length);
   }
-  const int64_t half = config.rotary_dim() / 2;
-  for (int64_t rotation = 0; rotation < (config.sliding_rope_theta ? 2 : 1); ++rotation) {
+  const int64_t half = config.turned_dim() / 2;
+  for (int64_t rotation = 0; rotation < (config.two_rotations() ? 2 : 1); ++rotation) {
     float* cos = a.turns[rotation].at_least(2 * a.rows * half);
-    tabulate(rotation, positions, lengths, cos, cos + a.rows * half);
+    tabulate(rotation, a.positions, lengths, cos, cos + a.rows * half);
   }
+}
+
+void Transformer::Impl::add_to_stream(float* out, const std::vector<float>& norm) {
+  if (!norm.empty()) a.normalise(out, norm, out, a.rows, a.hidden, a.hidden);
+  if (config.residual_scale != 1) {
+    kernels::scale_rows(out, a.rows, a.hidden, a.hidden, static_cast<float>(config.residual_scale));
+  }
+  kernels::add_into(a.x.at_least(0), out, a.rows * a.hidden);
 }
 
 void Transformer::Impl::add_attended(const LayerWeights& layer, const float* seen) {
   float* out = a.projected.at_least(a.rows * a.hidden);
   std::visit([&](const auto& kind) { attention_output(kind, config, seen, out, a); }, layer.attention);
-  if (config.output_norms) a.normalise(out, layer.attention_out_norm, out, a.rows, a.hidden, a.hidden);
-  kernels::add_into(a.x.at_least(0), out, a.rows * a.hidden);
+  add_to_stream(out, layer.attention_out_norm);
 }
 
 void Transformer::Impl::attention_block(int64_t layer, std::span<const SequencePass> batch) {
@@ -108,8 +115,7 @@ void Transformer::Impl::mlp_block(const LayerWeights& layer) {
   } else {
     feed_forward(std::get<DenseFeedForward>(layer.mlp), in, a.rows, out, a);
   }
-  if (config.output_norms) a.normalise(out, layer.mlp_out_norm, out, a.rows, a.hidden, a.hidden);
-  kernels::add_into(a.x.at_least(0), out, a.rows * a.hidden);
+  add_to_stream(out, layer.mlp_out_norm);
 }
 
 /// Moves the residual rows whose logits are wanted to the front of the stream and returns their number.
@@ -177,6 +183,9 @@ void Transformer::Impl::run_layers_with_exits(std::span<const SequencePass> batc
 
 void Transformer::Impl::predict(const float* normed, int64_t count, float* to) const {
   project(weights.head(), normed, count, config.hidden_size, to);
+  if (config.logit_scale != 1) {
+    kernels::scale_rows(to, count, config.vocab_size, config.vocab_size, static_cast<float>(config.logit_scale));
+  }
   if (config.logit_cap == 0) return;
   const auto cap = static_cast<float>(config.logit_cap);
   for (float& logit : std::span(to, static_cast<size_t>(count * config.vocab_size))) {
@@ -201,13 +210,16 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
   }
   check_entries(config);
   impl_->weights = load_weights(config, checkpoint, options.weights);
+  for (int64_t layer = 0; config.attention_sinks && layer < config.layers; ++layer) {
+    impl_->shapes[layer].sinks = std::get<HeadAttention>(impl_->weights.layers[layer].attention).sinks.data();
+  }
   RopeFrequencies& rope = impl_->ropes[0];
   rope = rope_frequencies(config);
   if (config.is_latent()) {  // so that stored keys are rotated by plain angles
     impl_->a.rotated_scale = rope.magnitude * rope.magnitude;
     rope.magnitude = 1.0F;
   }
-  if (config.sliding_rope_theta) impl_->ropes[1] = sliding_rope_frequencies(config);
+  if (config.two_rotations()) impl_->ropes[1] = own_rope_frequencies(config);
   impl_->rotation = cached_rotation(config, rope);
   impl_->embedding_scale = embedding_scale(config, options.weights);
   impl_->fingerprint = fingerprint_of(checkpoint);

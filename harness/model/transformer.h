@@ -111,8 +111,8 @@ class Transformer {
   /// An empty cache of this model's shape.
   [[nodiscard]] KvCache make_cache() const;
   /// Frequencies of the rotation of a layer's queries and cached keys, [head_dim of the cache / 2]: channels c and c +
-  /// head_dim / 2 are rotated together, by 0 where a latent is not rotated. Under dynamic scaling, those of the
-  /// original window.
+  /// head_dim / 2 are rotated together, by 0 where a latent is not rotated. Under scaling by length, those of
+  /// the original window.
   [[nodiscard]] const RopeFrequencies& rope(int64_t layer) const;
   /// fingerprint_of() the checkpoint.
   [[nodiscard]] const std::string& fingerprint() const;

@@ -28,14 +28,13 @@ struct Transformer::Impl {
 
   StepThreads threads;  // threads of forward()
   Activations a;
-  Workspace attended;              // [R, q_heads * head_dim of the cache]
-  Workspace running;               // [R, q_heads] maxima, then [R, q_heads] sums
-  Workspace lse;                   // [R, q_heads]
-  Workspace logits;                // [wanted rows, vocab_size]
-  Workspace left;                  // [R, hidden_size], residuals of sequences that left early
-  Workspace together;              // [wanted rows, vocab_size], of passes that leave behind different layers
-  std::vector<int32_t> positions;  // [R]
-  std::vector<int64_t> lengths;    // [R], of the prompts that rows belong to, as far as known (dynamic scaling)
+  Workspace attended;            // [R, q_heads * head_dim of the cache]
+  Workspace running;             // [R, q_heads] maxima, then [R, q_heads] sums
+  Workspace lse;                 // [R, q_heads]
+  Workspace logits;              // [wanted rows, vocab_size]
+  Workspace left;                // [R, hidden_size], residuals of sequences that left early
+  Workspace together;            // [wanted rows, vocab_size], of passes that leave behind different layers
+  std::vector<int64_t> lengths;  // [R], of the prompts that rows belong to, as far as known (dynamic scaling)
 
   void check(std::span<const SequencePass> batch) const;
   /// Runs one pass on the host.
@@ -53,6 +52,8 @@ struct Transformer::Impl {
   void attention_block(int64_t layer, std::span<const SequencePass> batch);
   /// Projects what the layer attended to and adds it to the stream.
   void add_attended(const LayerWeights& layer, const float* seen);
+  /// Adds what a block gives to the stream, by way of its norm where it has one.
+  void add_to_stream(float* out, const std::vector<float>& norm);
   void mlp_block(const LayerWeights& layer);
   /// Number of a sequence's rows whose logits are wanted.
   [[nodiscard]] static int64_t wanted_rows(const SequencePass& pass) {

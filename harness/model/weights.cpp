@@ -7,6 +7,7 @@
 
 #include "harness/model/architectures/architecture.h"
 #include "harness/model/latent_rows.h"
+#include "harness/model/split_checkpoint.h"
 #include "harness/model/weight_loader.h"
 
 namespace kvarena {
@@ -18,22 +19,48 @@ std::vector<float> load_norm(WeightLoader& load, const ModelConfig& config, cons
   return weight;
 }
 
+/// New places of rows of queries and keys, in whose heads channels c and c + head_dim / 2 are to be rotated together.
+/// Stored heads begin with their rotated channels, in pairs of neighbours or of c and c + rotary / 2. Scores do not
+/// change, since queries and keys are reordered alike. Null: rows stay.
+std::function<int64_t(int64_t row)> head_row_places(const ModelConfig& config) {
+  const int64_t d = config.head_dim, rotary = config.rotary_dim();
+  if (rotary == d && !config.rope_interleaved) return nullptr;
+  return [=, neighbours = config.rope_interleaved](int64_t row) {
+    const int64_t channel = row % d, begin = row - channel;
+    if (channel < rotary) {
+      const int64_t pair = neighbours ? channel / 2 : channel % (rotary / 2);
+      const int64_t side = neighbours ? channel % 2 : channel / (rotary / 2);
+      return begin + side * (d / 2) + pair;
+    }
+    const int64_t still = channel - rotary, half = (d - rotary) / 2;
+    return begin + still / half * (d / 2) + rotary / 2 + still % half;
+  };
+}
+
+std::vector<float> placed(const std::vector<float>& rows, const std::function<int64_t(int64_t row)>& place) {
+  std::vector<float> moved = rows;
+  for (size_t row = 0; place && row < rows.size(); ++row) {
+    moved[static_cast<size_t>(place(static_cast<int64_t>(row)))] = rows[row];
+  }
+  return moved;
+}
+
 /// Builds one layer's weights; names are `base` and what the architecture calls a part.
 class LayerLoader {
  public:
   LayerLoader(WeightLoader& load, const ModelConfig& config, const TensorNames& names, int64_t layer)
-      : load_(load), config_(config), names_(names), base_(fmt::format("{}{}.", names.layer, layer)) {}
+      : load_(load), config_(config), names_(names), layer_(layer), base_(fmt::format("{}{}.", names.layer, layer)) {}
 
   [[nodiscard]] LayerWeights layer(bool sparse) {
     LayerWeights weights;
-    weights.attention_norm = norm(names_.attention_norm, config_.hidden_size);
+    if (config_.input_norms) weights.attention_norm = norm(names_.attention_norm, config_.hidden_size);
     if (config_.is_latent()) {
       weights.attention = latent_attention();
     } else {
       weights.attention = head_attention();
     }
     if (config_.output_norms) weights.attention_out_norm = norm(names_.attention_out_norm, config_.hidden_size);
-    weights.mlp_norm = norm(names_.mlp_norm, config_.hidden_size);
+    if (config_.input_norms) weights.mlp_norm = norm(names_.mlp_norm, config_.hidden_size);
     if (sparse) {
       weights.mlp = sparse_feed_forward();
     } else {
@@ -56,18 +83,23 @@ class LayerLoader {
   [[nodiscard]] HeadAttention head_attention() {
     const int64_t q = config_.q_heads * config_.head_dim;
     const int64_t kv = config_.kv_heads * config_.head_dim;
+    const auto place = head_row_places(config_);
     HeadAttention attention;
-    attention.qkv = load_.stacked({{name(names_.q), q}, {name(names_.k), kv}, {name(names_.v), kv}},
+    attention.qkv = load_.stacked({{name(names_.q), q, place}, {name(names_.k), kv, place}, {name(names_.v), kv}},
                                   config_.hidden_size, config_.qkv_bias);
     if (config_.qk_norm) {
-      attention.q_norm = norm(names_.q_norm, config_.head_dim);
-      attention.k_norm = norm(names_.k_norm, config_.head_dim);
+      attention.q_norm = placed(norm(names_.q_norm, config_.qk_norm_whole ? q : config_.head_dim), place);
+      attention.k_norm = placed(norm(names_.k_norm, config_.qk_norm_whole ? kv : config_.head_dim), place);
+    } else if (config_.unit_qk_norm && config_.is_rotated(layer_)) {
+      attention.q_norm = attention.k_norm = std::vector<float>(static_cast<size_t>(config_.head_dim), 1.0F);
     }
-    // Caches scale scores by 1 / sqrt(head_dim); another scale goes into the queries.
+    if (config_.attention_sinks) attention.sinks = load_.vector(name(names_.sinks), config_.q_heads);
+    // Caches scale scores by 1 / sqrt(head_dim).
     if (config_.query_scalar > 0) {
-      const double factor = std::sqrt(static_cast<double>(config_.head_dim) / config_.query_scalar);
-      for (float& weight : attention.q_norm) weight = static_cast<float>(factor * static_cast<double>(weight));
+      attention.query_scale =
+          static_cast<float>(std::sqrt(static_cast<double>(config_.head_dim) / config_.query_scalar));
     }
+    attention.by_temperature = config_.temperature != 0 && !config_.is_rotated(layer_);
     attention.output = projection(name(names_.output), config_.hidden_size, q, config_.output_bias);
     return attention;
   }
@@ -87,11 +119,14 @@ class LayerLoader {
   [[nodiscard]] SparseFeedForward sparse_feed_forward() {
     const ExpertConfig& expert = config_.expert;
     const std::string router = name(names_.router);
-    SparseFeedForward sparse{.router = load_.matrix_f32(router + ".weight", expert.experts, config_.hidden_size)};
-    if (expert.sigmoid_scores) sparse.correction = load_.vector(router + ".e_score_correction_bias", expert.experts);
+    SparseFeedForward sparse;
+    sparse.router.matrix = load_.matrix_f32(router + ".weight", expert.experts, config_.hidden_size);
+    if (expert.biases) sparse.router.bias = load_.vector(router + ".bias", expert.experts);
+    if (expert.correction) sparse.correction = load_.vector(router + ".e_score_correction_bias", expert.experts);
     for (int64_t i = 0; i < expert.experts; ++i) {
       sparse.experts.push_back(
-          feed_forward(fmt::format("{}{}.", name(names_.experts), i), expert.intermediate_size, false));
+          feed_forward(fmt::format("{}{}.", name(names_.experts), i), expert.intermediate_size, expert.biases));
+      sparse.experts.back().limit = static_cast<float>(config_.gate_limit);
     }
     if (expert.shared_intermediate_size > 0) {
       sparse.shared = feed_forward(name(names_.shared), expert.shared_intermediate_size, false);
@@ -102,6 +137,7 @@ class LayerLoader {
   WeightLoader& load_;
   const ModelConfig& config_;
   const TensorNames& names_;
+  int64_t layer_;
   std::string base_;
 };
 
@@ -139,7 +175,8 @@ LatentAttention LayerLoader::latent_attention() {
 
 ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype) {
   const TensorNames& names = architecture_of(config).tensors;
-  WeightLoader load(checkpoint, dtype);
+  const SplitCheckpoint split(checkpoint, config);
+  WeightLoader load(split, dtype);
   const auto vocabulary = [&](std::string_view name) {
     return load.stacked({{.name = std::string(name), .rows = config.vocab_size}}, config.hidden_size, /*bias=*/false);
   };

@@ -22,10 +22,13 @@ using HeadProjections = std::vector<kernels::PackedMatrix>;
 
 /// Attention over keys and values of kv_heads heads.
 struct HeadAttention {
-  Projection qkv;             // [(q_heads + 2 kv_heads) * head_dim, hidden_size]: queries, keys, values
-  std::vector<float> q_norm;  // [head_dim], empty without; takes a scale of scores that is not 1 / sqrt(head_dim)
-  std::vector<float> k_norm;  // [head_dim], empty without
-  Projection output;          // [hidden_size, q_heads * head_dim]
+  Projection qkv;               // [(q_heads + 2 kv_heads) * head_dim, hidden_size]: queries, keys, values
+  std::vector<float> q_norm;    // [head_dim], or [q_heads * head_dim] of all heads together; empty without
+  std::vector<float> k_norm;    // as q_norm, of kv_heads
+  std::vector<float> sinks;     // [q_heads], empty without
+  float query_scale = 1;        // factor on queries, where scores are not scaled by 1 / sqrt(head_dim)
+  bool by_temperature = false;  // queries grow with their position (ModelConfig::temperature)
+  Projection output;            // [hidden_size, q_heads * head_dim]
 };
 
 /// Attention over a shared latent (DeepSeek). Rows of rotated parts are in half-split order; `width` is that of a
@@ -45,20 +48,21 @@ struct DenseFeedForward {
   Projection gate_up;  // [2 * size, hidden_size]: gates, then ups
   Projection down;     // [hidden_size, size]
   bool gelu = false;   // gates go through GELU, else through SiLU
+  float limit = 0;     // above 0: they are clamped (kernels::clamped_mul)
 };
 
 struct SparseFeedForward {
-  kernels::PackedMatrix router;   // [experts, hidden_size], always float32: a rounding may change who is chosen
+  Projection router;              // [experts, hidden_size], always float32: a rounding may change who is chosen
   std::vector<float> correction;  // [experts], added to scores when choosing; empty without
   std::vector<DenseFeedForward> experts;
   std::optional<DenseFeedForward> shared;
 };
 
 struct LayerWeights {
-  std::vector<float> attention_norm;  // [hidden_size]
+  std::vector<float> attention_norm;  // [hidden_size]; empty without
   std::variant<HeadAttention, LatentAttention> attention;
   std::vector<float> attention_out_norm;  // [hidden_size], of what attention adds to the stream; empty without
-  std::vector<float> mlp_norm;            // [hidden_size]
+  std::vector<float> mlp_norm;            // [hidden_size]; empty without
   std::variant<DenseFeedForward, SparseFeedForward> mlp;
   std::vector<float> mlp_out_norm;  // [hidden_size], of what the feed-forward adds; empty without
 };

@@ -1,5 +1,8 @@
 #include "kernels/elementwise/elementwise.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "kernels/common/parallel.h"
 #include "kernels/elementwise/elementwise_paths.h"
 
@@ -43,6 +46,21 @@ void rms_norm(const RmsNormArgs& args) {
 
 void silu_mul(const GatedMulArgs& args) { gated_mul(args, table().silu_mul); }
 void gelu_mul(const GatedMulArgs& args) { gated_mul(args, table().gelu_mul); }
+
+void clamped_mul(const GatedMulArgs& args, float limit) {
+  gated_mul(args, [limit](const float* gate, const float* up, float* out, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      const float g = std::min(gate[i], limit), u = std::clamp(up[i], -limit, limit);
+      out[i] = g / (1 + std::exp(-1.702f * g)) * (u + 1);
+    }
+  });
+}
+
+void scale_rows(float* x, int64_t rows, int64_t n, int64_t stride, float factor) {
+  for_rows(rows, n, [&](int64_t r) {
+    for (int64_t i = 0; i < n; ++i) x[r * stride + i] *= factor;
+  });
+}
 
 void add_into(float* x, const float* y, int64_t count) {
   const ElementwiseTable& use = table();

@@ -31,6 +31,11 @@ struct GatedMulArgs {
 void silu_mul(const GatedMulArgs& args);
 /// GELU in its form by tanh: f(z) = z / 2 * (1 + tanh(u)) = z / (1 + exp(-2 u)), u = sqrt(2 / pi) (z + 0.044715 z^3).
 void gelu_mul(const GatedMulArgs& args);
+/// gpt-oss: with g = min(gate, limit) and u = up within +-limit, out = g / (1 + exp(-1.702 g)) * (u + 1).
+void clamped_mul(const GatedMulArgs& args, float limit);
+
+/// x[r, i] *= factor for i in 0 .. n-1.
+void scale_rows(float* x, int64_t rows, int64_t n, int64_t stride, float factor);
 
 /// x[i] += y[i] for i in 0 .. count-1.
 void add_into(float* x, const float* y, int64_t count);

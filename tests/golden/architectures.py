@@ -2,7 +2,7 @@
 tests/harness/model/architectures_test.cpp.
 
     pip install torch transformers safetensors numpy
-    python tests/golden/architectures.py tests/golden/architectures
+    python tests/golden/architectures.py tests/golden/architectures [CASE..]
 
 Written for torch 2.11, transformers 5.23. A checkpoint's weights are a formula of seed, tensor name and element number
 (tests/support/random_checkpoint.h has the same one), so a fixture holds the config, names and shapes, tokens and
@@ -20,6 +20,7 @@ import torch
 import transformers
 from safetensors import safe_open
 from safetensors.torch import save_file
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 SEED = 1
 VOCAB = 128
@@ -34,6 +35,13 @@ LATENT = dict(kv_lora_rank=48, q_lora_rank=None, qk_nope_head_dim=24, qk_rope_he
               n_shared_experts=2, first_k_dense_replace=1, num_hidden_layers=3)
 GEMMA = dict(hidden_act=None, sliding_window=16, query_pre_attn_scalar=24, tie_word_embeddings=True, rope_theta=1e6,
              rope_local_base_freq=1e4)
+EXPERTS_OF_ONE_SIZE = dict(num_local_experts=4, num_experts_per_tok=2)
+GPT_OSS = dict(EXPERTS_OF_ONE_SIZE, hidden_size=64, intermediate_size=32, num_hidden_layers=3, sliding_window=16,
+               attention_bias=True, rope_scaling={"rope_type": "yarn", "factor": 4.0, "truncate": False,
+                                                  "original_max_position_embeddings": 32})
+PHI = dict(hidden_size=64, max_position_embeddings=256, sliding_window=None)
+LLAMA4 = dict(num_local_experts=4, num_experts_per_tok=1, intermediate_size_mlp=80, num_hidden_layers=4,
+              rope_theta=500000.0)
 MSCALE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 32, "beta_slow": 1,
           "mscale": 0.707, "mscale_all_dim": 0.707}
 
@@ -71,6 +79,26 @@ CASES = {
     "gemma3_linear": ("gemma3_text", dict(GEMMA, num_hidden_layers=3, head_dim=32, final_logit_softcapping=5.0,
                                           layer_types=["sliding_attention", "full_attention", "sliding_attention"],
                                           rope_scaling={"rope_type": "linear", "factor": 8.0})),
+    "gpt_oss": ("gpt_oss", GPT_OSS),
+    "gpt_oss_mxfp4": ("gpt_oss", GPT_OSS),
+    "phi3": ("phi3", dict(PHI, sliding_window=16)),
+    "phi3_crossing": ("phi3", dict(PHI, original_max_position_embeddings=PROMPT + 3, rope_scaling={
+        "rope_type": "longrope", "short_factor": [1.0 + 0.05 * i for i in range(8)],
+        "long_factor": [1.0 + 0.5 * i for i in range(8)]})),
+    "phi4_mini": ("phi3", dict(PHI, hidden_size=128, head_dim=32, original_max_position_embeddings=32,
+                               partial_rotary_factor=0.75, tie_word_embeddings=True, rope_scaling={
+                                   "rope_type": "longrope", "short_factor": [1.0] * 12,
+                                   "long_factor": [1.0 + 0.25 * i for i in range(12)]})),
+    "glm4": ("glm4", dict(head_dim=32, attention_bias=True)),
+    "granite": ("granite", dict(embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=0.4,
+                                logits_scaling=8.0, tie_word_embeddings=True)),
+    "mixtral": ("mixtral", dict(EXPERTS_OF_ONE_SIZE, sliding_window=None, rope_theta=1e6)),
+    "smollm3": ("smollm3", dict(num_hidden_layers=4, rope_theta=2e6, tie_word_embeddings=True)),
+    "olmo2": ("olmo2", dict(rope_theta=500000.0)),
+    "llama4": ("llama4_text", dict(LLAMA4, attention_chunk_size=16, floor_scale=8, attn_scale=0.5)),
+    "llama4_mixed": ("llama4_text", dict(LLAMA4, use_qk_norm=False, interleave_moe_layer_step=2, rope_scaling={
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32})),
 }
 
 MASK = (1 << 64) - 1
@@ -100,12 +128,29 @@ def weight(name, shape):
     elif len(shape) == 1:
         values = 0.8 + 0.4 * u
     else:
-        sharp = any(part in name for part in ("q_proj", "k_proj", "q_b_proj"))
+        sharp = any(part in name for part in ("q_proj", "k_proj", "q_b_proj", "qkv_proj"))
         values = (6.0 if sharp else 2.0) / np.sqrt(shape[1]) * (2 * u - 1)
     return torch.from_numpy(values.astype(np.float32).reshape(shape))
 
 
-def build(kind, changes):
+def packed(name, shape):
+    """Bytes of MXFP4: two numbers each, or exponents."""
+    u = uniform(SEED, name, int(np.prod(shape)))
+    values = 122 + np.floor(4 * u) if name.endswith("_scales") else np.floor(256 * u)
+    return torch.from_numpy(values.astype(np.uint8).reshape(shape))
+
+
+def pack_experts(weights, shapes):
+    """Replaces experts' matrices by random ones that MXFP4 holds."""
+    for name, (experts, inputs, outputs) in [(n, s) for n, s in shapes.items() if n.endswith(("up_proj", "down_proj"))]:
+        del shapes[name]
+        shapes[name + "_blocks"] = [experts, outputs, inputs // 32, 16]
+        shapes[name + "_scales"] = [experts, outputs, inputs // 32]
+        parts = [packed(name + part, shapes[name + part]) for part in ("_blocks", "_scales")]
+        weights[name] = convert_moe_packed_tensors(*parts, dtype=torch.float32)
+
+
+def build(kind, changes, mxfp4):
     """The model with formula weights, its config and its tensors' shapes, all as the library stores them."""
     config = transformers.AutoConfig.for_model(kind, **(BASE | changes))
     config._attn_implementation = "eager"
@@ -115,11 +160,17 @@ def build(kind, changes):
         transformers.AutoModelForCausalLM.from_config(config).save_pretrained(path)
         with safe_open(path / "model.safetensors", framework="pt") as file:
             shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}
-        save_file({name: weight(name, shape) for name, shape in shapes.items()}, path / "model.safetensors",
+        weights = {name: weight(name, shape) for name, shape in shapes.items()}
+        if mxfp4:
+            pack_experts(weights, shapes)
+        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path / "model.safetensors",
                   metadata={"format": "pt"})
         model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32,
                                                                   attn_implementation="eager").eval()
-        return model, json.loads((path / "config.json").read_text()), shapes
+        described = json.loads((path / "config.json").read_text())
+        if mxfp4:
+            described["quantization_config"] = {"quant_method": "mxfp4"}
+        return model, described, shapes
 
 
 def short(row):
@@ -132,7 +183,9 @@ def main():
     draws = uniform(SEED, "tokens", PROMPT + STEPS)
     tokens = [int(u * VOCAB) for u in draws]
     for name, (kind, changes) in CASES.items():
-        model, config, shapes = build(kind, changes)
+        if len(sys.argv) > 2 and name not in sys.argv[2:]:
+            continue
+        model, config, shapes = build(kind, changes, name.endswith("mxfp4"))
         rows = {}
         with torch.no_grad():
             seen = model(torch.tensor([tokens[:PROMPT]]), use_cache=True)

@@ -89,6 +89,22 @@ TEST(Elementwise, GeluHasTheValuesOfItsFormByTanh) {
   }
 }
 
+/// By the expression of transformers' GptOssExperts in float64.
+TEST(Elementwise, ClampedGatesHaveTheirValues) {
+  const std::vector<float> gate{-20.0f, -1.0f, 0.5f, 3.0f, 7.0f, 9.0f}, up{0.5f, -9.0f, 9.0f, -7.0f, 0.0f, 1.0f};
+  std::vector<float> out(6);
+  clamped_mul({gate.data(), up.data(), out.data(), 1, 6, 6, 6, 6}, 7.0f);
+  const std::vector<double> want{-4.940115362099062e-14, 0.9252254044030722, 2.803107492851041,
+                                 -17.891572141753283,    6.999953128303318,  13.999906256606636};
+  for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(out[i], want[i], 4e-7 * std::max(1.0, std::abs(want[i]))) << gate[i];
+}
+
+TEST(Elementwise, RowsAreScaledWhereTheyLie) {
+  std::vector<float> x{1, 2, 3, 4, 5, 6};
+  scale_rows(x.data(), 2, 2, 3, 0.5f);
+  EXPECT_EQ(x, (std::vector<float>{0.5f, 1, 3, 2, 2.5f, 6}));
+}
+
 TEST(Elementwise, NormMayRunInPlace) {
   std::vector<float> x = normal(64, 7);
   const std::vector<float> w(64, 1.0f);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ namespace kvarena::testing {
 using TensorShapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
 
 /// Element i of a tensor, with u draw i of the stream of its name:
+///   bytes    of names in _scales 122 + floor(4 u), in _blocks floor(256 u)
 ///   biases   0.4 (2 u - 1)
 ///   vectors  0.8 + 0.4 u
 ///   others   c / sqrt(columns) (2 u - 1), c = 6 for queries and keys, so that attention is far from uniform, else 2
@@ -24,6 +26,10 @@ class RandomCheckpoint final : public Checkpoint {
   RandomCheckpoint(const TensorShapes& shapes, uint64_t seed) : seed_(seed) {
     for (const auto& [name, shape] : shapes) {
       tensors_.push_back({.name = name, .shape = shape, .type = TensorType::f32, .stored_type = "F32"});
+      if (!name.ends_with("_blocks") && !name.ends_with("_scales")) continue;
+      tensors_.back().type = TensorType::other;
+      tensors_.back().stored_type = "U8";
+      bytes_[name] = random_bytes(tensors_.back());
     }
     std::ranges::sort(tensors_, {}, &TensorInfo::name);
   }
@@ -31,19 +37,33 @@ class RandomCheckpoint final : public Checkpoint {
   [[nodiscard]] const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   [[nodiscard]] const std::filesystem::path& path() const override { return path_; }
   [[nodiscard]] std::vector<std::filesystem::path> files() const override { return {}; }
-  [[nodiscard]] std::span<const std::byte> raw(std::string_view) const override { return {}; }
+  [[nodiscard]] std::span<const std::byte> raw(std::string_view name) const override {
+    const auto held = bytes_.find(std::string(name));
+    if (held == bytes_.end()) return {};
+    return held->second;
+  }
 
   /// Floats of the largest piece that was asked for at once.
   mutable int64_t largest_read = 0;
 
  private:
+  [[nodiscard]] std::vector<std::byte> random_bytes(const TensorInfo& info) const {
+    const RandomStream stream(seed_, info.name);
+    const bool scales = info.name.ends_with("_scales");
+    std::vector<std::byte> bytes;
+    for (int64_t i = 0; i < info.elements(); ++i) {
+      const double u = stream.uniform(static_cast<uint64_t>(i));
+      bytes.push_back(static_cast<std::byte>(scales ? 122 + static_cast<int>(4 * u) : static_cast<int>(256 * u)));
+    }
+    return bytes;
+  }
   void convert_rows(size_t index, int64_t first, int64_t count, float* out) const override {
     const TensorInfo& info = tensors_[index];
     const RandomStream stream(seed_, info.name);
     const int64_t columns = info.columns();
     largest_read = std::max(largest_read, count * columns);
     const auto contains = [&](const char* part) { return info.name.find(part) != std::string::npos; };
-    const bool sharp = contains("q_proj") || contains("k_proj") || contains("q_b_proj");
+    const bool sharp = contains("q_proj") || contains("k_proj") || contains("q_b_proj") || contains("qkv_proj");
     double low = 0.8;
     double width = 0.4;
     if (info.name.ends_with("bias")) {
@@ -60,6 +80,7 @@ class RandomCheckpoint final : public Checkpoint {
 
   uint64_t seed_;
   std::vector<TensorInfo> tensors_;
+  std::map<std::string, std::vector<std::byte>> bytes_;  // of the tensors that are no floats
   std::filesystem::path path_ = "random checkpoint";
 };
 

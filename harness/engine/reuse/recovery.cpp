@@ -9,10 +9,10 @@ namespace kvarena {
 
 void require_recoverable(const Transformer& model, int64_t tokens) {
   const RopeScaling& scaling = model.config().rope_scaling;
-  if (scaling.type != RopeScaling::Type::dynamic || tokens <= scaling.original_max_position) return;
+  if (!scaling.by_length() || tokens <= scaling.original_max_position) return;
   fail({.place = model.config().name,
-        .found = fmt::format(
-            "a prompt of {} tokens under dynamic rope scaling, which turns keys by the prompt's length", tokens),
+        .found =
+            fmt::format("a prompt of {} tokens under a rope scaling that turns keys by the prompt's length", tokens),
         .expected = fmt::format("at most {}, the original window", scaling.original_max_position),
         .action = "chunks can be reused below that length or with a model of another scaling"});
 }

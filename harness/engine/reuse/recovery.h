@@ -7,7 +7,7 @@
 namespace kvarena {
 
 /// Throws UserError when the keys of a prompt of `tokens` tokens are rotated by frequencies that depend on its length
-/// (dynamic NTK past the original window): then no rotation brings a shorter chunk's keys to their place.
+/// (dynamic NTK or LongRoPE past the original window): then no rotation brings a shorter chunk's keys to their place.
 void require_recoverable(const Transformer& model, int64_t tokens);
 
 /// Appends all entries of `chunk`, which were computed from position 0 on, behind those of `cache`. At position 0 bits

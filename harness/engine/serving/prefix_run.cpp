@@ -416,7 +416,7 @@ StoredPrompt store_prompt(Transformer& model, std::span<const int32_t> prompt, c
   const auto n = static_cast<int64_t>(prompt.size());
   if (const int64_t window = known.model->rotation_window; window > 0 && n > window) {
     fail({.place = "prompt of a stored cache",
-          .found = fmt::format("{} tokens under dynamic rope scaling, which turns keys by the prompt's length", n),
+          .found = fmt::format("{} tokens under a rope scaling that turns keys by the prompt's length", n),
           .expected = fmt::format("at most {}, the original window", window)});
   }
   StoredPrompt stored{.tokens = {prompt.begin(), prompt.end()},

@@ -43,7 +43,7 @@ PromptRun::PromptRun(Transformer& model, std::span<const int32_t> tokens, std::s
   KVARENA_ASSERT(begun.length < n, fmt::format("a cache of {} tokens for a prompt of {}", begun.length, n));
   if (const int64_t window = result_.model->rotation_window; window > 0 && n > window) {
     fail({.place = "prompt",
-          .found = fmt::format("{} tokens under dynamic rope scaling, which turns keys by the prompt's length", n),
+          .found = fmt::format("{} tokens under a rope scaling that turns keys by the prompt's length", n),
           .expected = fmt::format("at most {}, the original window, where it begins with a stored cache", window),
           .action = "shorten it, or take a model of another scaling"});
   }

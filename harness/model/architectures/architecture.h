@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "harness/model/config.h"
 #include "harness/model/json_section.h"
@@ -24,6 +25,8 @@ struct TensorNames {
   std::string_view q = "self_attn.q_proj";
   std::string_view k = "self_attn.k_proj";
   std::string_view v = "self_attn.v_proj";
+  std::string_view qkv = "";  // the three in one tensor, one below the other; files may have it or the three
+  std::string_view sinks = "self_attn.sinks";
   std::string_view q_norm = "self_attn.q_norm.weight";
   std::string_view k_norm = "self_attn.k_norm.weight";
   std::string_view output = "self_attn.o_proj";
@@ -42,8 +45,13 @@ struct TensorNames {
   std::string_view shared = "mlp.shared_experts.";  // the experts that every token visits
   std::string_view gate = "gate_proj";
   std::string_view up = "up_proj";
+  std::string_view gate_up = "";  // gates and ups in one tensor, dense or of all experts of a layer
+  bool alternating = false;       // there gates and ups of experts alternate; else ups are below the gates
   std::string_view down = "down_proj";
 };
+
+/// Names of the parts of a layer in GGUF files, and in Hugging Face layout.
+using NamePair = std::pair<std::string_view, std::string_view>;
 
 struct Architecture {
   std::string_view name;  // "model_type" of config.json
@@ -55,7 +63,11 @@ struct Architecture {
   void (*read_gguf)(const GgufFile& file, const std::string& prefix, ModelConfig& config) = nullptr;
 
   TensorNames tensors;
-  double rope_theta = 10000.0;  // of a config.json that names none
+  double rope_theta = 10000.0;        // of a config.json that names none
+  double rotary_share = 0;            // of a head, the same; 0: the family rotates whole heads
+  std::string_view quantised = "";    // "quant_method" that is read as it is
+  std::span<const NamePair> renamed;  // parts of a layer that GGUF files of this family name otherwise than most
+  bool gguf_pairs = false;            // they hold the two channels of a rotation pair side by side
 };
 
 [[nodiscard]] std::span<const Architecture* const> architectures();
@@ -65,9 +77,18 @@ struct Architecture {
                                                     std::string_view Architecture::*by);
 /// The family named by ModelConfig::architecture, which readers have checked.
 [[nodiscard]] const Architecture& architecture_of(const ModelConfig& config);
+/// The family of GGUF files that call themselves `word`, or null.
+[[nodiscard]] const Architecture* gguf_architecture(std::string_view word);
 
 /// Reads which layers see only `sliding_window` tokens: from "layer_types" where the file has it; else those from
 /// `first_layer` on.
 void read_sliding_window(const JsonSection& root, int64_t first_layer, ModelConfig& config);
+
+/// Every so many layers one is not rotated, where a family's file does not say which.
+inline constexpr int64_t kUnrotatedInterval = 4;
+/// Layers that are not rotated are the last of each `interval`.
+void leave_unrotated(int64_t interval, ModelConfig& config);
+/// Reads which layers are not rotated: those that have 0 in "no_rope_layers", else by "no_rope_layer_interval".
+void read_unrotated_layers(const JsonSection& root, ModelConfig& config);
 
 }  // namespace kvarena

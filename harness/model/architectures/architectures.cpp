@@ -14,8 +14,9 @@
 namespace kvarena {
 namespace {
 
-constexpr std::array kArchitectures = {&kLlama,    &kMistral, &kQwen2,      &kQwen3,
-                                       &kQwen3Moe, &kGemma3,  &kDeepSeekV2, &kDeepSeekV3};
+constexpr std::array kArchitectures = {&kLlama,   &kMistral,    &kMixtral,    &kQwen2,  &kQwen3, &kQwen3Moe,
+                                       &kGemma3,  &kDeepSeekV2, &kDeepSeekV3, &kGptOss, &kPhi3,  &kGlm4,
+                                       &kGranite, &kSmolLm3,    &kOlmo2,      &kLlama4};
 
 }  // namespace
 
@@ -42,6 +43,11 @@ const Architecture& architecture_of(const ModelConfig& config) {
   return **found;
 }
 
+const Architecture* gguf_architecture(std::string_view word) {
+  const auto* const found = std::ranges::find(kArchitectures, word, [](const Architecture* one) { return one->gguf; });
+  return word.empty() || found == kArchitectures.end() ? nullptr : *found;
+}
+
 void read_sliding_window(const JsonSection& root, int64_t first_layer, ModelConfig& config) {
   config.sliding_window = std::max<int64_t>(0, root.integer("sliding_window", 0));
   if (config.sliding_window == 0) return;
@@ -56,6 +62,25 @@ void read_sliding_window(const JsonSection& root, int64_t first_layer, ModelConf
     }
     config.sliding_layers.push_back(slides);
   }
+}
+
+void leave_unrotated(int64_t interval, ModelConfig& config) {
+  config.unrotated_layers.clear();
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    config.unrotated_layers.push_back((layer + 1) % interval == 0);
+  }
+}
+
+void read_unrotated_layers(const JsonSection& root, ModelConfig& config) {
+  const int64_t interval = root.integer("no_rope_layer_interval", kUnrotatedInterval);
+  if (interval < 1) root.fail_value("no_rope_layer_interval", "a number of layers");
+  leave_unrotated(interval, config);
+  const std::vector<int64_t> rotated = root.integers("no_rope_layers");
+  if (rotated.empty()) return;
+  if (std::ssize(rotated) != config.layers) {
+    root.fail_value("no_rope_layers", fmt::format("a number for each of {} layers", config.layers));
+  }
+  for (size_t layer = 0; layer < rotated.size(); ++layer) config.unrotated_layers[layer] = rotated[layer] == 0;
 }
 
 }  // namespace kvarena

@@ -54,7 +54,7 @@ void read_v2(const JsonSection& root, ModelConfig& config) {
 void read_v3(const JsonSection& root, ModelConfig& config) {
   read_latent_attention(root, config);
   read_experts(root, config);
-  config.expert.sigmoid_scores = true;
+  config.expert.sigmoid_scores = config.expert.correction = true;
   config.expert.normalize_weights = root.boolean("norm_topk_prob", true);
   config.expert.groups = root.integer("n_group", 1);
   config.expert.groups_per_token = root.integer("topk_group", 1);
@@ -77,6 +77,7 @@ void read_gguf(const GgufFile& file, const std::string& prefix, ModelConfig& con
   // 0.1 * mscale_all_dim; every published model has mscale equal to mscale_all_dim.
   config.rope_scaling.mscale_all_dim = 10 * file.find_float(prefix + ".rope.scaling.yarn_log_multiplier").value_or(0.0);
   config.rope_scaling.mscale = config.rope_scaling.mscale_all_dim;
+  config.expert.correction = config.expert.sigmoid_scores;
   if (config.expert.sigmoid_scores) config.architecture = "deepseek_v3";
 }
 

@@ -13,5 +13,13 @@ extern const Architecture kQwen3Moe;
 extern const Architecture kGemma3;
 extern const Architecture kDeepSeekV2;
 extern const Architecture kDeepSeekV3;
+extern const Architecture kMixtral;
+extern const Architecture kGptOss;
+extern const Architecture kPhi3;
+extern const Architecture kGlm4;
+extern const Architecture kGranite;
+extern const Architecture kSmolLm3;
+extern const Architecture kOlmo2;
+extern const Architecture kLlama4;
 
 }  // namespace kvarena

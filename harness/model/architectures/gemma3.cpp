@@ -3,6 +3,8 @@
 // 2).
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 #include "harness/model/architectures/families.h"
 #include "harness/model/gguf.h"
@@ -12,10 +14,13 @@ namespace {
 
 constexpr int64_t kPattern = 6;  // every sixth layer sees all
 constexpr double kSlidingTheta = 10000.0;
+constexpr std::array kRenamed = {NamePair{"post_attention_norm", "post_attention_layernorm"},
+                                 NamePair{"ffn_norm", "pre_feedforward_layernorm"},
+                                 NamePair{"post_ffw_norm", "post_feedforward_layernorm"}};
 
 void set_features(ModelConfig& config) {
   config.qk_norm = true;
-  config.scaled_embeddings = true;
+  config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
   config.output_norms = true;
   config.gelu = true;
   config.sliding_rope_theta = config.sliding_rope_theta.value_or(kSlidingTheta);
@@ -71,6 +76,7 @@ const Architecture kGemma3{.name = "gemma3_text",
                            .tensors = {.attention_out_norm = "post_attention_layernorm.weight",
                                        .mlp_norm = "pre_feedforward_layernorm.weight",
                                        .mlp_out_norm = "post_feedforward_layernorm.weight"},
-                           .rope_theta = 1e6};
+                           .rope_theta = 1e6,
+                           .renamed = kRenamed};
 
 }  // namespace kvarena

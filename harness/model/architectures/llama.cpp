@@ -12,8 +12,13 @@ void read(const JsonSection& root, ModelConfig& config) {
   config.mlp_bias = root.boolean("mlp_bias", false);
 }
 
+/// Files with experts are Mixtral's, whose weights are normalised.
+void read_gguf(const GgufFile& /*file*/, const std::string& /*prefix*/, ModelConfig& config) {
+  config.expert.normalize_weights = config.expert.experts > 0;
+}
+
 }  // namespace
 
-const Architecture kLlama{.name = "llama", .gguf = "llama", .read = read};
+const Architecture kLlama{.name = "llama", .gguf = "llama", .read = read, .read_gguf = read_gguf, .gguf_pairs = true};
 
 }  // namespace kvarena

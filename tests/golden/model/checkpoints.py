@@ -214,6 +214,34 @@ def gemma_table():
     return {names.get_name(stem) + ".weight": stem + ".weight" for stem in stems}
 
 
+def family_tables():
+    """The same of families that have names of their own."""
+    usual = ["input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+             "self_attn.o_proj"]
+    fused = ["input_layernorm", "post_attention_layernorm", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj"]
+    dense = ["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
+    families = {
+        "gpt-oss": (gguf.MODEL_ARCH.GPT_OSS, usual + ["mlp.router"]),
+        "phi3": (gguf.MODEL_ARCH.PHI3, fused + ["self_attn.qkv_proj"]),
+        "glm4": (gguf.MODEL_ARCH.GLM4, fused + ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                                                "post_self_attn_layernorm", "post_mlp_layernorm"]),
+        "granite": (gguf.MODEL_ARCH.GRANITE, usual + dense),
+        "smollm3": (gguf.MODEL_ARCH.SMOLLM3, usual + dense),
+        "olmo2": (gguf.MODEL_ARCH.OLMO2, usual[2:] + dense + ["post_attention_layernorm", "post_feedforward_layernorm",
+                                                              "self_attn.q_norm", "self_attn.k_norm"]),
+        "llama4": (gguf.MODEL_ARCH.LLAMA4, usual + ["feed_forward.router"] + [
+            f"feed_forward.{part}{name}" for part in ("", "shared_expert.") for name in ("gate_proj", "up_proj",
+                                                                                        "down_proj")]),
+    }
+    tables = {}
+    for word, (arch, in_layer) in families.items():
+        names = gguf.get_tensor_name_map(arch, 13)
+        stems = ["model.embed_tokens", "model.norm", "lm_head"] + [
+            f"model.layers.{n}.{s}" for n in (0, 12) for s in in_layer]
+        tables[word] = {names.get_name(stem) + ".weight": stem + ".weight" for stem in stems if names.get_name(stem)}
+    return tables
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     draw = np.random.default_rng(SEED)
@@ -223,7 +251,8 @@ def main():
     write_folder(out, tensors, tokenizer)
     write_gguf(out / "tiny_llama.gguf", tensors, tokenizer)
     (out / "tensor_names.json").write_text(json.dumps(
-        {"made_by": "gguf 0.19.0", "names": name_table(), "gemma3_names": gemma_table()}, indent=0))
+        {"made_by": "gguf 0.19.0", "names": name_table(), "gemma3_names": gemma_table(), "families": family_tables()},
+        indent=0))
     import safetensors
     for shard in sorted((out / "tiny_llama").glob("*.safetensors")):
         with safetensors.safe_open(shard, framework="numpy") as reader:

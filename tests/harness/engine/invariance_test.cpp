@@ -124,8 +124,9 @@ TEST_P(Invariance, EveryMethodWorksOrRefuses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Decoders, Invariance,
-                         ::testing::Values("deepseek_v2_lite", "deepseek_v3", "gemma3", "llama_biased", "llama_dynamic",
-                                           "mistral", "qwen2_sliding", "qwen3_moe", "qwen3_moe_mixed"),
+                         ::testing::Values("deepseek_v2_lite", "deepseek_v3", "gemma3", "gpt_oss", "llama4",
+                                           "llama_biased", "llama_dynamic", "mistral", "phi4_mini", "qwen2_sliding",
+                                           "qwen3_moe", "qwen3_moe_mixed"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -42,6 +42,19 @@ TEST(Checkpoint, EveryBlockTypeDequantisesBitForBitAsTheReference) {
   }
 }
 
+TEST(Checkpoint, Mxfp4HasTheNumbersOfTheReference) {
+  const auto golden = nlohmann::json::parse(read_file(testing::golden_file("mxfp4.json")));
+  const auto text = golden["blocks"].get<std::string>();
+  std::vector<std::byte> bytes;
+  for (size_t i = 0; i < text.size(); i += 2)
+    bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  const auto expected = golden["values"].get<std::vector<float>>();
+  ASSERT_EQ(bytes.size(), 8U * 17U);
+  std::vector<float> values(expected.size());
+  convert_to_f32(TensorType::mxfp4, bytes.data(), std::ssize(values), values.data());
+  EXPECT_EQ(values, expected);
+}
+
 TEST(Checkpoint, GgufAndSafetensorsOfOneModelAreTheSameTensors) {
   const auto folder = open_checkpoint(testing::golden_file("tiny_llama"));
   const auto file = open_checkpoint(testing::golden_file("tiny_llama.gguf"));
@@ -93,6 +106,14 @@ TEST(Checkpoint, TensorNamesFollowTheReferenceTable) {
   for (const auto& [gguf, hugging_face] : table.items()) {
     EXPECT_EQ(canonical_tensor_name(gguf), hugging_face.get<std::string>());
   }
+  const auto families = nlohmann::json::parse(read_file(testing::golden_file("tensor_names.json")))["families"];
+  ASSERT_EQ(families.size(), 7U);
+  for (const auto& [family, names] : families.items()) {
+    for (const auto& [gguf, hugging_face] : names.items()) {
+      EXPECT_EQ(canonical_tensor_name(gguf, family), hugging_face.get<std::string>()) << family;
+    }
+  }
+  EXPECT_EQ(canonical_tensor_name("blk.2.attn_sinks.weight", "gpt-oss"), "model.layers.2.self_attn.sinks");
   const auto gemma = nlohmann::json::parse(read_file(testing::golden_file("tensor_names.json")))["gemma3_names"];
   ASSERT_EQ(gemma.size(), 28U);
   for (const auto& [gguf, hugging_face] : gemma.items()) {

@@ -100,8 +100,9 @@ json gemma() {
 
 TEST(ModelConfig, ReadsAGemma3) {
   const ModelConfig config = read(gemma());
-  EXPECT_TRUE(config.scaled_embeddings && config.output_norms && config.norms_less_one && config.gelu &&
-              config.qk_norm && config.tie_embeddings && !config.qkv_bias);
+  EXPECT_EQ(config.embedding_scale, 8);
+  EXPECT_TRUE(config.output_norms && config.norms_less_one && config.gelu && config.qk_norm && config.tie_embeddings &&
+              !config.qkv_bias);
   EXPECT_EQ(config.query_scalar, 256);
   EXPECT_EQ(config.logit_cap, 0);
   EXPECT_EQ(config.sliding_window, 512);
@@ -151,6 +152,111 @@ TEST(ModelConfig, WhatNoPassOfGemmaHeedsIsRefused) {
   scaled["rope_parameters"] = {{"full_attention", {{"rope_type", "default"}}},
                                {"sliding_attention", {{"rope_type", "linear"}, {"factor", 2.0}}}};
   expect_error(scaled, {"sliding_attention: rope_type: found \"linear\""});
+}
+
+json gpt_oss() {
+  json content = llama();
+  content.update(
+      {{"model_type", "gpt_oss"}, {"sliding_window", 128}, {"num_local_experts", 8}, {"num_experts_per_tok", 2}});
+  return content;
+}
+
+TEST(ModelConfig, ReadsAGptOss) {
+  json content = gpt_oss();
+  content["quantization_config"] = {{"quant_method", "mxfp4"}};
+  const ModelConfig config = read(content);
+  EXPECT_TRUE(config.attention_sinks && config.qkv_bias && config.output_bias && config.expert.biases &&
+              config.expert.normalize_weights && !config.expert.sigmoid_scores);
+  EXPECT_EQ(config.gate_limit, 7);
+  EXPECT_EQ(config.expert.intermediate_size, 128);
+  EXPECT_EQ(config.sliding_layers, (std::vector<bool>{true, false, true, false}));
+  const auto changed = [](const json& changes) {
+    json copy = gpt_oss();
+    copy.update(changes);
+    return copy;
+  };
+  expect_error(changed({{"swiglu_alpha", 1.0}}), {"swiglu_alpha: found 1.0, expected 1.702"});
+  expect_error(changed({{"swiglu_limit", 0}}), {"swiglu_limit: found 0"});
+  expect_error(changed({{"quantization_config", {{"quant_method", "fp8"}}}}), {"quantization_config", "GGUF"});
+}
+
+TEST(ModelConfig, ReadsLongRopeAndPartsOfHeads) {
+  const json factors = {{"type", "longrope"}, {"short_factor", {1.0, 1.5, 2.0}}, {"long_factor", {1.0, 4.0, 9.0}}};
+  const ModelConfig phi = with({{"model_type", "phi3"},
+                                {"partial_rotary_factor", 0.75},
+                                {"original_max_position_embeddings", 1024},
+                                {"rope_scaling", factors}});
+  EXPECT_TRUE(phi.rotary_dim() == 6 && phi.turned_dim() == 8 && !phi.rope_interleaved);
+  EXPECT_TRUE(phi.rope_scaling.by_length() && phi.rope_scaling.factor == 4);
+  EXPECT_EQ(phi.rope_scaling.original_max_position, 1024);
+  EXPECT_EQ(phi.rope_scaling.long_factors, (std::vector<float>{1, 4, 9}));
+  EXPECT_EQ(phi.max_position, 4096);
+  json content = llama();
+  content.update({{"model_type", "phi3"}, {"rope_scaling", factors}});
+  expect_error(content, {"3 rope frequency factors", "4, half of a head's rotated channels"});
+  content["rope_scaling"]["short_factor"] = {1.0, -1.0, 1.0, 1.0};
+  expect_error(content, {"rope_scaling: short_factor", "positive ones"});
+  const ModelConfig glm = with({{"model_type", "glm4"}});
+  EXPECT_TRUE(glm.rotary_dim() == 4 && glm.rope_interleaved && glm.output_norms && glm.qkv_bias);
+}
+
+TEST(ModelConfig, ReadsGranitesFactors) {
+  const json factors = {{"model_type", "granite"},
+                        {"embedding_multiplier", 12},
+                        {"residual_multiplier", 0.25},
+                        {"attention_multiplier", 0.5},
+                        {"logits_scaling", 8}};
+  const ModelConfig config = with(factors);
+  EXPECT_TRUE(config.embedding_scale == 12 && config.residual_scale == 0.25 && config.logit_scale == 0.125);
+  EXPECT_EQ(config.query_scalar, 4);
+  json content = llama();
+  content.update(factors);
+  content["attention_multiplier"] = 0;
+  expect_error(content, {"a factor 0 on scores"});
+  content.update({{"attention_multiplier", 1}, {"logits_scaling", 0}});
+  expect_error(content, {"inf on logits"});
+}
+
+TEST(ModelConfig, ReadsWhichLayersAreNotRotated) {
+  const ModelConfig usual = with({{"model_type", "smollm3"}});
+  EXPECT_TRUE(usual.is_rotated(0) && usual.is_rotated(2) && !usual.is_rotated(3) && usual.tie_embeddings);
+  const ModelConfig listed = with({{"model_type", "smollm3"}, {"no_rope_layers", {1, 0, 1, 1}}});
+  EXPECT_TRUE(!listed.is_rotated(1) && listed.has_own_rotation(1) && listed.is_rotated(3));
+  json content = llama();
+  content.update({{"model_type", "smollm3"}, {"no_rope_layers", {1, 0}}});
+  expect_error(content, {"no_rope_layers", "each of 4 layers"});
+  content.update({{"no_rope_layers", nullptr}, {"no_rope_layer_interval", 0}});
+  expect_error(content, {"no_rope_layer_interval: found 0"});
+}
+
+TEST(ModelConfig, ReadsALlama4) {
+  const json keys = {{"model_type", "llama4_text"},
+                     {"num_local_experts", 16},
+                     {"intermediate_size_mlp", 256},
+                     {"attention_chunk_size", 512},
+                     {"interleave_moe_layer_step", 2}};
+  const ModelConfig config = with(keys);
+  EXPECT_TRUE(config.chunked_window && config.rope_interleaved && config.unit_qk_norm && !config.qk_norm);
+  EXPECT_TRUE(config.expert.weighted_inputs && config.expert.sigmoid_scores && !config.expert.correction);
+  EXPECT_TRUE(config.sliding_window == 512 && config.is_sliding_layer(2) && !config.is_sliding_layer(3));
+  EXPECT_TRUE(!config.is_sparse_layer(0) && config.is_sparse_layer(1) && config.intermediate_size == 256);
+  EXPECT_TRUE(config.expert.intermediate_size == 128 && config.expert.shared_intermediate_size == 128);
+  EXPECT_TRUE(config.temperature == 0.1 && config.temperature_step == 8192);
+  json content = llama();
+  content.update(keys);
+  content["moe_layers"] = {0, 3};
+  EXPECT_TRUE(read(content).is_sparse_layer(0) && !read(content).is_sparse_layer(1));
+  content["layer_types"] = {"chunked_attention", "full_attention", "full_attention", "sliding_attention"};
+  expect_error(content, {"layer_types", "full_attention or chunked_attention"});
+  content.update({{"layer_types", nullptr}, {"attn_temperature_tuning", false}});
+  EXPECT_EQ(read(content).temperature, 0);
+}
+
+TEST(ModelConfig, NamesThoseFamiliesThatAreATable) {
+  const ModelConfig olmo = with({{"model_type", "olmo2"}});
+  EXPECT_TRUE(olmo.qk_norm && olmo.qk_norm_whole && !olmo.input_norms && olmo.output_norms);
+  const ModelConfig mixtral = with({{"model_type", "mixtral"}, {"num_local_experts", 8}, {"num_experts_per_tok", 2}});
+  EXPECT_TRUE(mixtral.expert.experts == 8 && mixtral.expert.normalize_weights && mixtral.is_sparse_layer(0));
 }
 
 TEST(ModelConfig, TheWindowReachesAsFarAsScalingDoes) {
@@ -234,10 +340,11 @@ TEST(ModelConfig, EndsOfSequenceComeFromBothFilesOnceEach) {
 
 TEST(ModelConfig, ErrorsNameFileAndKey) {
   json content = llama();
-  content["model_type"] = "mixtral";  // no slip for "mistral"
+  content["model_type"] = "mamba";  // no slip for any
   expect_error(content,
-               {"config.json: model_type: found \"mixtral\", expected one of llama, mistral, qwen2, qwen3, "
-                "qwen3_moe, gemma3_text, deepseek_v2, deepseek_v3; the forward pass of another family differs"});
+               {"config.json: model_type: found \"mamba\", expected one of llama, mistral, mixtral, qwen2, qwen3, "
+                "qwen3_moe, gemma3_text, deepseek_v2, deepseek_v3, gpt_oss, phi3, glm4, granite, smollm3, olmo2, "
+                "llama4_text; the forward pass of another family differs"});
   for (const char* key : {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size",
                           "rms_norm_eps", "max_position_embeddings", "model_type"}) {
     content = llama();

@@ -215,7 +215,7 @@ TEST(Embedding, IsScaledByARootRoundedToItsOwnType) {
     ModelConfig config = golden.config;
     std::vector<float> scaled(48), plain(48);
     Transformer(config, golden.checkpoint(), {.weights = dtype}).embed(token, scaled.data());
-    config.scaled_embeddings = false;
+    config.embedding_scale = 1;
     Transformer(config, golden.checkpoint(), {.weights = dtype}).embed(token, plain.data());
     for (size_t c = 0; c < 48; ++c) EXPECT_EQ(scaled[c], plain[c] * scale) << c;
   }

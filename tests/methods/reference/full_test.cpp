@@ -10,7 +10,7 @@ namespace kvarena {
 namespace {
 
 TEST(Full, SessionsSeeTheLogitsOfTransformers) {
-  for (const std::string name : {"llama31", "qwen3", "mistral", "gemma3", "deepseek_v2_lite"}) {
+  for (const std::string name : {"llama31", "qwen3", "mistral", "gemma3", "deepseek_v2_lite", "gpt_oss", "llama4"}) {
     SCOPED_TRACE(name);
     const testing::GoldenModel golden = testing::golden_model(name);
     Transformer model = golden.transformer(testing::kExact);

@@ -66,7 +66,7 @@ TEST(Recompute, EveryTokenGivesAFullPrefillBitForBit) {
 
 TEST(Recompute, EveryTokenGivesAFullPrefillInEveryFamily) {
   for (const char* kind : {"mistral", "qwen2_sliding", "llama_dynamic", "qwen3", "qwen3_moe", "llama31", "llama_yarn",
-                           "gemma3", "deepseek_v2"}) {
+                           "gemma3", "deepseek_v2", "gpt_oss", "phi4_mini", "granite", "olmo2", "llama4"}) {
     SCOPED_TRACE(kind);
     const testing::GoldenModel golden = golden_model(kind);
     if (!testing::computes(golden.config.architecture)) continue;

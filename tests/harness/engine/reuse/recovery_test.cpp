@@ -50,7 +50,8 @@ void expect_fresh_first_layer(Transformer& model, double tolerance) {
 
 TEST(Recovery, TurnedKeysAreFreshOnesUnderEveryScaling) {
   // f32: two more rotations' roundings. bf16: one more rounding to 8 bits, and the first one turned.
-  for (const char* kind : {"llama2", "llama31", "llama_yarn", "longchat_linear", "qwen3", "gemma3", "deepseek_v2"}) {
+  for (const char* kind :
+       {"llama2", "llama31", "llama_yarn", "longchat_linear", "qwen3", "gemma3", "deepseek_v2", "glm4", "smollm3"}) {
     SCOPED_TRACE(kind);
     Transformer exact = golden_model(kind).transformer({.cache = kernels::DType::f32});
     expect_fresh_first_layer(exact, 4e-6);
