@@ -9,46 +9,62 @@
 
 #include "harness/core/data_origin.h"
 #include "harness/core/error.h"
+#include "harness/core/home.h"
 #include "harness/core/own_files.h"
 
 namespace kvarena::datasets {
 
 namespace fs = std::filesystem;
 
-fs::path samples_dir() { return own_file("samples"); }
+namespace {
 
-fs::path data_dir(const fs::path& given) {
-  if (!given.empty()) return given;
-  const char* variable = std::getenv(kDataVariable);
-  return variable && *variable ? fs::path(variable) : samples_dir();
-}
-
-std::optional<DataFile> find_data_file(const WorkloadInfo& info, const fs::path& given) {
-  const fs::path root = data_dir(given);
-  const fs::path folder = root / info.folder;
+std::optional<fs::path> find_below(const fs::path& folder, const std::vector<std::string>& names) {
   std::vector<std::tuple<int, fs::path>> found;  // depth, path
   std::error_code error;
   auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     if (entry.depth() >= 3) entry.disable_recursion_pending();
-    if (std::find(info.files.begin(), info.files.end(), entry->path().filename().string()) != info.files.end() &&
-        entry->is_regular_file(error)) {
+    if (std::ranges::find(names, entry->path().filename().string()) != names.end() && entry->is_regular_file(error)) {
       found.emplace_back(entry.depth(), entry->path());
     }
   }
   if (found.empty()) return std::nullopt;
-  const fs::path path = std::get<1>(*std::min_element(found.begin(), found.end()));
-  const bool project_made = root == samples_dir();
-  return DataFile{path, project_made ? kProjectMade : path.filename().string()};
+  return std::get<1>(*std::ranges::min_element(found));
+}
+
+}  // namespace
+
+fs::path samples_dir() { return own_file("samples"); }
+
+fs::path official_dir(const fs::path& given) {
+  if (!given.empty()) return given;
+  const char* variable = std::getenv(kDataVariable);
+  return variable && *variable ? fs::path(variable) : kvarena_home() / "data";
+}
+
+std::vector<fs::path> data_dirs(const fs::path& given) {
+  const char* variable = std::getenv(kDataVariable);
+  if (!given.empty() || (variable && *variable)) return {official_dir(given)};
+  return {official_dir(given), samples_dir()};
+}
+
+std::optional<DataFile> find_data_file(const WorkloadInfo& info, const fs::path& given) {
+  for (const fs::path& root : data_dirs(given)) {
+    const auto path = find_below(root / info.folder, info.files);
+    if (!path) continue;
+    const bool made = root == samples_dir();
+    return DataFile{.path = *path, .root = root, .origin = made ? kProjectMade : path->filename().string()};
+  }
+  return std::nullopt;
 }
 
 DataFile require_data_file(const WorkloadInfo& info, const fs::path& given) {
   if (auto file = find_data_file(info, given)) return *file;
-  const fs::path folder = data_dir(given) / info.folder;
+  const fs::path folder = official_dir(given) / info.folder;
   fail({.place = info.name,
         .found = fmt::format("no {} below {}", fmt::join(info.files, " or "), folder.string()),
         .expected = fmt::format("an official file from {}", info.source),
-        .action = fmt::format("fetch it with: {}", info.download)});
+        .action = fmt::format("`kvarena workloads pull {}` fetches it, or by hand: {}", info.name, info.download)});
 }
 
 std::vector<WorkloadListing> list_workloads(const fs::path& given) {

@@ -84,13 +84,14 @@ class Bfcl final : public Workload {
 
  protected:
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
+    const DataFile file = require_data_file(info(), settings.data_dir);
     std::shared_ptr<Answers> answers;
     if (category_ != "irrelevance") {
       WorkloadInfo accepted = info();
       accepted.folder = "bfcl/possible_answer";
-      answers = std::make_shared<Answers>(accepted_answers(require_data_file(accepted, settings.data_dir)));
+      answers = std::make_shared<Answers>(accepted_answers(require_data_file(accepted, file.root)));
     }
-    return make_row_source(require_data_file(info(), settings.data_dir),
+    return make_row_source(file,
                            [answers, category = category_](const Row& row, const std::string& place, Sample& sample) {
                              return fill(category, answers.get(), row, place, sample);
                            });

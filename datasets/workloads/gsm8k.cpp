@@ -63,8 +63,8 @@ KVARENA_WORKLOAD(Gsm8k, {.name = "gsm8k",
                          .title = "GSM8K: grade-school mathematics, few-shot",
                          .source = "https://github.com/openai/grade-school-math",
                          .download = "curl -L --create-dirs -o $KVARENA_DATA/gsm8k/test.jsonl "
-                                     "https://raw.githubusercontent.com/openai/grade-school-math/master/"
-                                     "grade_school_math/data/test.jsonl",
+                                     "https://raw.githubusercontent.com/openai/grade-school-math/"
+                                     "3101c7d5072418e28b9008a6636bde82a006892c/grade_school_math/data/test.jsonl",
                          .licence = "MIT",
                          .metrics = {"gsm8k"},
                          .folder = "gsm8k",

@@ -67,35 +67,38 @@ class Gsm8kLong final : public Workload {
 
  protected:
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
+    DataFile questions = require_data_file(info(), settings.data_dir);
     WorkloadInfo examples = info();
     examples.folder = "longgenbench-gsm8k";
     examples.files = {"LongGenBench_prompt.txt"};
     examples.source = "https://github.com/Dominic789654/LongGenBench";
-    examples.download =
-        "curl -L --create-dirs -o $KVARENA_DATA/longgenbench-gsm8k/LongGenBench_prompt.txt "
-        "https://raw.githubusercontent.com/Dominic789654/LongGenBench/main/data/LongGenBench_GSM8K_prompt/"
-        "LongGenBench_prompt.txt";
-    return std::make_unique<Gsm8kLongSource>(require_data_file(info(), settings.data_dir),
-                                             require_data_file(examples, settings.data_dir), questions_);
+    DataFile prompt = require_data_file(examples, questions.root);
+    return std::make_unique<Gsm8kLongSource>(std::move(questions), std::move(prompt), questions_);
   }
 
  private:
   int64_t questions_ = 4;
 };
 
-KVARENA_WORKLOAD(Gsm8kLong, {.name = "gsm8k-long",
-                             .family = "gsm8k",
-                             .title = "GSM8K-Long: several questions of GSM8K in one request",
-                             .source = "https://github.com/openai/grade-school-math",
-                             .download = "curl -L --create-dirs -o $KVARENA_DATA/gsm8k/test.jsonl "
-                                         "https://raw.githubusercontent.com/openai/grade-school-math/master/"
-                                         "grade_school_math/data/test.jsonl",
-                             .licence = "MIT",
-                             .metrics = {"gsm8k_long"},
-                             .folder = "gsm8k",
-                             .files = {"test.jsonl", "test_0-899.jsonl"},
-                             .samples = 330,
-                             .generation = {.max_new_tokens = 4096}});
+KVARENA_WORKLOAD(Gsm8kLong,
+                 {.name = "gsm8k-long",
+                  .family = "gsm8k",
+                  .title = "GSM8K-Long: several questions of GSM8K in one request",
+                  .source = "https://github.com/openai/grade-school-math",
+                  .download = "curl -L --create-dirs -o $KVARENA_DATA/gsm8k/test.jsonl "
+                              "https://raw.githubusercontent.com/openai/grade-school-math/"
+                              "3101c7d5072418e28b9008a6636bde82a006892c/grade_school_math/data/test.jsonl && "
+                              "curl -L --create-dirs "
+                              "-o $KVARENA_DATA/longgenbench-gsm8k/LongGenBench_prompt.txt "
+                              "https://raw.githubusercontent.com/Dominic789654/LongGenBench/"
+                              "98458646ced747ca81a2d3023213a00a70cd7694/data/LongGenBench_GSM8K_prompt/"
+                              "LongGenBench_prompt.txt",
+                  .licence = "MIT",
+                  .metrics = {"gsm8k_long"},
+                  .folder = "gsm8k",
+                  .files = {"test.jsonl", "test_0-899.jsonl"},
+                  .samples = 330,
+                  .generation = {.max_new_tokens = 4096}});
 
 }  // namespace
 }  // namespace kvarena::datasets

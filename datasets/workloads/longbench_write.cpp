@@ -41,21 +41,21 @@ struct Set {
        {"longwrite_ruler.jsonl", "longwrite_ruler_a.jsonl"},
        48}};
   for (const Set& set : sets) {
-    WorkloadRegistration(
-        {.name = set.name,
-         .family = "longbench-write",
-         .title = set.title,
-         .source = "https://github.com/THUDM/LongWriter (evaluation/)",
-         .download = fmt::format("curl -L --create-dirs -o $KVARENA_DATA/longwriter/{0} "
-                                 "https://raw.githubusercontent.com/THUDM/LongWriter/main/evaluation/{0}",
-                                 set.files[0]),
-         .licence = "Apache-2.0",
-         .metrics = {"length_score", "judged_quality"},
-         .folder = "longwriter",
-         .files = set.files,
-         .samples = set.rows,
-         .generation = {.max_new_tokens = 32768, .temperature = 0.5}},
-        [] { return std::make_unique<LongBenchWrite>(); });
+    WorkloadRegistration({.name = set.name,
+                          .family = "longbench-write",
+                          .title = set.title,
+                          .source = "https://github.com/THUDM/LongWriter (evaluation/)",
+                          .download = fmt::format("curl -L --create-dirs -o $KVARENA_DATA/longwriter/{0} "
+                                                  "https://raw.githubusercontent.com/THUDM/LongWriter/"
+                                                  "3fcfdff43deceb49f7936c6bf25ad88d61df0bfa/evaluation/{0}",
+                                                  set.files[0]),
+                          .licence = "Apache-2.0",
+                          .metrics = {"length_score", "judged_quality"},
+                          .folder = "longwriter",
+                          .files = set.files,
+                          .samples = set.rows,
+                          .generation = {.max_new_tokens = 32768, .temperature = 0.5}},
+                         [] { return std::make_unique<LongBenchWrite>(); });
   }
   return true;
 }();

@@ -127,22 +127,22 @@ class PiSanitizer final : public Workload {
 
 [[maybe_unused]] const bool registered = [] {
   for (const Task& task : kTasks) {
-    WorkloadRegistration(
-        {.name = fmt::format("pisanitizer/{}", task.name),
-         .family = "pisanitizer",
-         .title = fmt::format("Prompt injection in LongBench {}", task.name),
-         .source = "https://github.com/sleeepeer/PISanitizer (data/LongBench_incorrect_answer)",
-         .download = fmt::format(
-             "curl -L --create-dirs -o $KVARENA_DATA/pisanitizer/LongBench_incorrect_answer/{0}.json "
-             "https://raw.githubusercontent.com/sleeepeer/PISanitizer/main/data/LongBench_incorrect_answer/{0}.json",
-             task.name),
-         .licence = "MIT",
-         .metrics = {"defense_success", "attack_success"},
-         .folder = "pisanitizer",
-         .files = {fmt::format("{}.json", task.name), fmt::format("{}.jsonl", task.name)},
-         .samples = 100,
-         .generation = {.max_new_tokens = task.max_new_tokens}},
-        [&task] { return std::make_unique<PiSanitizer>(task); });
+    WorkloadRegistration({.name = fmt::format("pisanitizer/{}", task.name),
+                          .family = "pisanitizer",
+                          .title = fmt::format("Prompt injection in LongBench {}", task.name),
+                          .source = "https://github.com/sleeepeer/PISanitizer (data/LongBench_incorrect_answer)",
+                          .download = fmt::format(
+                              "curl -L --create-dirs -o $KVARENA_DATA/pisanitizer/LongBench_incorrect_answer/{0}.json "
+                              "https://raw.githubusercontent.com/sleeepeer/PISanitizer/"
+                              "0454a96a929e9a6a1ca1de96c56ff07dd9e03b28/data/LongBench_incorrect_answer/{0}.json",
+                              task.name),
+                          .licence = "MIT",
+                          .metrics = {"defense_success", "attack_success"},
+                          .folder = "pisanitizer",
+                          .files = {fmt::format("{}.json", task.name), fmt::format("{}.jsonl", task.name)},
+                          .samples = 100,
+                          .generation = {.max_new_tokens = task.max_new_tokens}},
+                         [&task] { return std::make_unique<PiSanitizer>(task); });
   }
   return true;
 }();

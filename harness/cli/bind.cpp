@@ -64,7 +64,7 @@ void refuse_words(const Bound& bound, const std::string& path) {
           .nearest = nearest_name(word.substr(0, word.find('=')), names),
           .action = action});
   }
-  if (!bound.commands.empty()) {
+  if (!bound.commands.empty() && !bound.command->run) {
     std::vector<std::string> names;
     for (const Bound& child : bound.commands) {
       if (!child.command->hidden) names.push_back(child.command->name);

@@ -21,7 +21,7 @@ struct Command {
   std::string heading;            // over which the list of commands begins a new part; empty = the part goes on
   std::string description;        // paragraphs for the command's own help; may be empty
   std::vector<Example> examples;  // help begins with them
-  std::vector<Command> commands;  // a group has these, and neither options nor run
+  std::vector<Command> commands;  // chosen by the first word; without one of them `run` answers, or help
   bool hidden = false;            // for the program itself: no help text shows it
 
   std::function<void(OptionSet&)> declare;

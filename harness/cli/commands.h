@@ -38,5 +38,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command transfers_command();
 [[nodiscard]] Command worker_command();
 [[nodiscard]] Command workloads_command();
+[[nodiscard]] Command workloads_check_command();
+[[nodiscard]] Command workloads_pull_command();
 
 }  // namespace kvarena::cli

@@ -10,7 +10,7 @@ namespace {
 
 std::string usage(const Command& command, const OptionSet& options, const std::string& path) {
   std::string line = path;
-  if (!command.commands.empty()) line += " COMMAND";
+  if (!command.commands.empty()) line += command.run ? " [COMMAND]" : " COMMAND";
   for (const Option& option : options.all()) {
     if (!option.positional) continue;
     const std::string word = option.name + (option.takes_many() ? "..." : "");

@@ -1,13 +1,9 @@
 // kvarena model pull: a model of Hugging Face's hub into its cache, by the hub's own program.
 
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <system_error>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/spawn.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
 #include "harness/core/own_files.h"
@@ -23,22 +19,6 @@ struct Options {
   void declare(OptionSet& o) { o.positional("ORG/NAME", model).help("name on the hub, or ORG/NAME@REVISION"); }
 };
 
-/// Runs a program with this one's input and output. Returns its exit code; 127 where it is not there.
-int run_program(std::vector<std::string> words) {
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::execvp(arguments[0], arguments.data());
-    ::_exit(127);
-  }
-  int status = 0;
-  while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 126;
-}
-
 int run(const Options& options) {
   const size_t at = options.model.find('@');
   const std::string name = options.model.substr(0, at);
@@ -50,7 +30,7 @@ int run(const Options& options) {
   }
   std::vector<std::string> words{"hf", "download", name};
   if (at != std::string::npos) words.insert(words.end(), {"--revision", options.model.substr(at + 1)});
-  const int code = run_program(words);
+  const int code = spawn({.words = words});
   if (code == 127) {
     fail({.place = "hf",
           .found = "no such program",

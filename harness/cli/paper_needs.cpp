@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "datasets/workload.h"
@@ -84,15 +85,12 @@ std::vector<std::pair<std::string, std::string>> shopping_list(const ExperimentC
   for (const ModelEntry* model : missing.models) lines.emplace_back(model->name, model->how_to_get(home));
   for (const evaluate::MethodFile& weights : missing.weights) lines.emplace_back(weights.missing, weights.get);
   if (missing.embedder) lines.emplace_back("sentence encoder", setup_command() + " fetches all-MiniLM-L6-v2");
+  std::map<std::string, std::string> data;  // names by download; the family where one brings several
   for (const std::string& name : missing.data) {
-    const std::string& download = datasets::find_workload(name, "papers").info.download;
-    const auto same = std::ranges::find(lines, download, &std::pair<std::string, std::string>::second);
-    if (same == lines.end()) {
-      lines.emplace_back(name, download);
-    } else {
-      same->first = workload_family(name);  // one download of several
-    }
+    const auto [slot, fresh] = data.try_emplace(datasets::find_workload(name, "papers").info.download, name);
+    if (!fresh) slot->second = workload_family(name);
   }
+  for (const auto& [download, name] : data) lines.emplace_back(name, fmt::format("kvarena workloads pull {}", name));
   if (!missing.judged.empty()) {
     lines.emplace_back(
         fmt::format("a judge for {}", fmt::join(missing.judged, ", ")),

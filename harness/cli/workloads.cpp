@@ -27,7 +27,7 @@ struct Options {
     o.option("family", "FAMILY", family).help("list one family");
     o.option("data", "FOLDER", data_dir)
         .help("where official data files are looked for")
-        .default_text("$KVARENA_DATA, or the small project-made samples");
+        .default_text("$KVARENA_DATA, or data in KVARENA_HOME; else small project-made samples");
     o.flag("json", json).help("write JSON");
   }
 };
@@ -69,7 +69,8 @@ void describe_workload(const datasets::WorkloadEntry& entry, const datasets::Wor
                  {"source", info.source},
                  {"licence", info.licence},
                  {"files", fmt::format("{}", fmt::join(info.files, ", "))},
-                 {"get them with", info.download},
+                 {"get them with", info.files.empty() ? "" : fmt::format("kvarena workloads pull {}", info.name)},
+                 {"which runs", info.download},
                  {"here", listing.place.empty() || listing.status == "missing" ? listing.status
                                                                                : listing.status + ": " + listing.place},
                  {"samples", fmt::format("{}", info.samples)},
@@ -138,7 +139,9 @@ Command workloads_command() {
       {.name = "workloads",
        .summary = "list the workloads, or describe one with its settings and where its data is",
        .examples = {{"kvarena workloads", "all, by family"},
-                    {"kvarena workloads longbench/qasper", "source, metrics, settings"}}},
+                    {"kvarena workloads longbench/qasper", "source, metrics, settings"},
+                    {"kvarena workloads pull longbench", "official files, fetched and checked"}},
+       .commands = {workloads_pull_command(), workloads_check_command()}},
       run);
 }
 

@@ -118,7 +118,7 @@ TEST(Papers, WhatIsMissingIsFetchedOnce) {
     for (size_t at = finished.out.find(part); at != std::string::npos; at = finished.out.find(part, at + 1)) ++found;
     return found;
   };
-  EXPECT_EQ(count("curl "), 1) << finished.out;
+  EXPECT_EQ(count("kvarena workloads pull longbench"), 1) << finished.out;
   EXPECT_EQ(count("hf download meta-llama/Llama-2-7b-chat-hf"), 1) << finished.out;
   EXPECT_FALSE(contains(run_kvarena({"papers", "specontext/figure5"}, without).out, "published"))
       << "it has no numbers";

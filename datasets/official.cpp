@@ -1,0 +1,103 @@
+#include "datasets/official.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "datasets/data_files.h"
+#include "harness/core/data_origin.h"
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+
+namespace kvarena::datasets {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr auto kSums = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"bfcl/BFCL_v4_irrelevance.json", "2b6ed4c2e992cdcf5f1678a701851f944bef7550ee026ed1ddb89efed5be01a6"},
+    {"bfcl/BFCL_v4_multiple.json", "aef168155ebd74b7ac2401198b201343bc7d16d7a3d7e0d4e6d8ee82c6969b2a"},
+    {"bfcl/BFCL_v4_parallel.json", "19f51a82eff42e5d62541aa500115a056eb78f437c2ba1f10415fd7c8e5dda84"},
+    {"bfcl/BFCL_v4_parallel_multiple.json", "8863ea8433239f55c5f016154cf0830853c89f693c6ea270396a2fa121960579"},
+    {"bfcl/BFCL_v4_simple_python.json", "82dd63ba502eb2520c6b5d1d9a5c4b590e03ff261565175561f6228a367d1991"},
+    {"bfcl/possible_answer/BFCL_v4_multiple.json", "244e00ce9395df948bcafc7bee64e8f9c87ef70887587d83cae45b13699f3047"},
+    {"bfcl/possible_answer/BFCL_v4_parallel.json", "8a6aa19c1adddc6a5a2f7e40f9dbf30cc7e95815e7b830c90589ab318229e0f0"},
+    {"bfcl/possible_answer/BFCL_v4_parallel_multiple.json",
+     "5ebf24f458c1f16300c05505d83d6f0a1b68b79be273a033febd0d4f840507e3"},
+    {"bfcl/possible_answer/BFCL_v4_simple_python.json",
+     "90cd5bc653690ee8e459b5b3f3fc9458606f7f3fcbf795bb51b7dc581f8c86dc"},
+    {"gsm8k/test.jsonl", "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14"},
+    {"lmcache-agent-trace/189f0222310bd8eee310f204e91b9c84.jsonl",
+     "df8e61ad8e072e77858755a5853ad9b6cccebe40a54135636a28d9801f114d45"},
+    {"longgenbench-gsm8k/LongGenBench_prompt.txt", "93073b0264ee3bee516f1014460de3569d155a2a7647a8d3b2c5788f90717977"},
+    {"longgenbench/Dataset_long.json", "f61048da5ecfb1b717584af8b2dc5999198459e9b95aceedde2dcc6f5cdd35e7"},
+    {"longgenbench/Dataset_short.json", "3cf98c4badc330a93d1010f57f6658b09f2ebc2e6428a3df083b652d902d96e8"},
+    {"longwriter/longbench_write.jsonl", "1f6e99497cc24d65894d65e014062f398ba946ebdd254b7f8b339e48d3ab5779"},
+    {"longwriter/longbench_write_en.jsonl", "87800927761f340e48899e4df5d47fb7211ad4936a63420dbfa979660414259f"},
+    {"longwriter/longwrite_ruler.jsonl", "a1d4ebf0df0fa1600567691d11c9a52de3037c4a372970ed2e8f52f2889e0a62"},
+    {"pisanitizer/gov_report.json", "8a6f185baee5a61ec12f1aa4c1f64778e68125d0d1bc84007206dd5f212d27a2"},
+    {"pisanitizer/hotpotqa.json", "4589061b4e05ba1cd829c7b1fb4ecf2c4e4e057be5bd4e67ce5c4cd3e68f94d5"},
+    {"pisanitizer/lcc.json", "5bc2b192cbb406b3332282de1dabeeff14a29e027bae053b2e2a4b9a9b4cbdab"},
+    {"pisanitizer/multi_news.json", "50ea5778538b6c7bfb5deb20419b2526e593ae39d164478b919d57b7937def36"},
+    {"pisanitizer/passage_retrieval_en.json", "37bec7d2d47ef5675c65c5838e7c259a14c15e7b59d0c6219ebd2fa1250016bd"},
+    {"pisanitizer/qasper.json", "80af60163c0fc3dd78251460229b85f162bad73ca3a8ad53dd606f1faac821d8"},
+});
+
+int64_t count_samples(const WorkloadEntry& entry, const std::filesystem::path& data_dir) {
+  SampleReader reader = make_workload(entry.info.name, "{}", entry.info.name)->open({.data_dir = data_dir});
+  int64_t count = 0;
+  while (reader.next()) ++count;
+  return count;
+}
+
+}  // namespace
+
+std::string_view name(FileState state) {
+  switch (state) {
+    case FileState::official: return "official";
+    case FileState::as_many: return "as many samples";
+    case FileState::differs: return "differs";
+    case FileState::made: return kProjectMade;
+    case FileState::missing: return "missing";
+    case FileState::generated: return "generated";
+  }
+  return "";
+}
+
+std::optional<std::string_view> official_sha256(std::string_view file) {
+  const auto* const found = std::ranges::find(kSums, file, &std::pair<std::string_view, std::string_view>::first);
+  if (found == kSums.end()) return std::nullopt;
+  return found->second;
+}
+
+FileCheck check_data(const WorkloadEntry& entry, const std::filesystem::path& data_dir) {
+  const WorkloadInfo& info = entry.info;
+  if (info.files.empty()) return {.state = FileState::generated};
+  const auto file = find_data_file(info, data_dir);
+  if (!file) return {};
+  FileCheck check{.path = file->path, .sha256 = sha256(MappedFile(file->path).bytes())};
+  try {
+    check.samples = count_samples(entry, file->root);
+  } catch (const UserError& error) {
+    check.state = FileState::differs;
+    check.detail = error.what();
+    return check;
+  }
+  const auto official = official_sha256(fmt::format("{}/{}", info.folder, file->path.filename().string()));
+  if (file->origin == kProjectMade) {
+    check.state = FileState::made;
+  } else if (official && *official != check.sha256) {
+    check.state = FileState::differs;
+    check.detail = fmt::format("SHA-256 {}, the official file has {}", check.sha256, *official);
+  } else if (check.samples != info.samples) {
+    check.state = FileState::differs;
+    check.detail = fmt::format("{} samples, the official file has {}", check.samples, info.samples);
+  } else {
+    check.state = official ? FileState::official : FileState::as_many;
+  }
+  return check;
+}
+
+}  // namespace kvarena::datasets
