@@ -40,6 +40,7 @@ Request scored_request(const OpenTask& open) {
                                        score_metrics(open.samples.info(), open.config), open.question);
   request.judged = judge_metrics(open.samples.info(), open.config);
   request.selections = lists_metric(open.config, metrics::kAttentionHitRate.name);
+  request.retrievals = open.task.model.device == "cpu";  // a device would have to bring its keys to the host
   request.token_overlaps = lists_metric(open.config, metrics::kTokenOverlap.name);
   return request;
 }

@@ -15,6 +15,7 @@ namespace kvarena::evaluate {
 struct EvaluatedMethod {
   std::unique_ptr<Method> method;
   bool reference = false;  // of the reference family: active although it changes nothing
+  bool retrieves = false;  // of the retrieval family: what a step attends to is what it is for
 };
 
 /// Returns `evaluate(method)` for each method; an exception becomes the failure of its method alone.

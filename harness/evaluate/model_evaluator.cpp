@@ -40,8 +40,10 @@ json spec_of(const std::string& name, const std::string& settings_json) {
 }
 
 EvaluatedMethod build_method(const ComponentEntry& entry) {
+  const Family family = find_method(entry.name)->family;
   return {.method = make_method(spec_of(entry.name, entry.settings_json), entry.label),
-          .reference = find_method(entry.name)->family == Family::reference};
+          .reference = family == Family::reference,
+          .retrieves = family == Family::retrieval};
 }
 
 constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();

@@ -40,6 +40,7 @@ struct Reference {
 /// One method on its way through the sample.
 struct Candidate {
   const Method* method = nullptr;
+  bool retrieves = false;
   std::unique_ptr<SelectionMeter> meter;  // of the session; null unless the request asks
   std::unique_ptr<Session> session;
   std::vector<metrics::StepDivergence> steps;  // grows while the fed prefix is the reference's
@@ -89,7 +90,8 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt, cons
     if (same_prefix) compare_step(candidate, reference, request, step, row);
   };
   candidate.session.reset();  // its passes read the meter
-  candidate.meter = request.selections ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;
+  const bool metered = request.selections || (request.retrievals && candidate.retrieves);
+  candidate.meter = metered ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;
   options.meter = candidate.meter.get();
   candidate.session = start_session(model, prompt, *candidate.method, std::move(options));
 }
@@ -212,6 +214,7 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
   std::vector<Candidate*> free_running;
   for (size_t i = 0; i < methods.size(); ++i) {
     candidates[i].method = methods[i].method.get();
+    candidates[i].retrieves = methods[i].retrieves;
     free_running.push_back(&candidates[i]);
   }
   run_candidates(free_running, model, prompt, request, reference, /*forced=*/false, neighbour);

@@ -29,6 +29,7 @@ struct Request {
   std::vector<std::string> metrics;  // ids of metrics that score a prediction
   std::vector<std::string> judged;   // ids of metrics that a judge model scores when the run is over
   bool selections = false;           // measure what decoding attends to (metric attention_hit_rate)
+  bool retrievals = false;           // the same of retrieval methods alone
   bool token_overlaps = false;       // compare which tokens readings call important (metric token_overlap)
 
   /// Tokens of prompt and question.

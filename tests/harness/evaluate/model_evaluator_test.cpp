@@ -215,6 +215,35 @@ TEST_F(ModelEvaluatorTest, AChatTemplateThatFailsIsRefusedBeforeAnythingRuns) {
   EXPECT_EQ(refusal(), "");
 }
 
+TEST_F(ModelEvaluatorTest, WhatARetrievalMethodAttendsToIsMeasuredUnasked) {
+  const experiment::ExperimentConfig tiny =
+      config({"full", {{"name", "knorm"}, {"keep", 0.5}}, {{"name", "ideal_topk"}, {"keep", 0.25}, {"label", "top"}}});
+  ModelEvaluator evaluator(tiny, {.home = folder_.path(), .data_dir = {}, .hardware = {}});
+  const experiment::Plan plan = experiment::make_plan(tiny, evaluator);
+  const experiment::CellGroup& group = plan.groups.front();
+  ASSERT_EQ(group.cells.front().record.kind, results::CellKind::quality);
+  std::vector<const experiment::PlannedCell*> cells;
+  for (const experiment::PlannedCell& cell : group.cells) cells.push_back(&cell);
+  evaluator.begin_model(tiny.models.front(), tiny.engine);
+  const auto outcomes = evaluator.evaluate({.model = tiny.models.front(),
+                                            .workload = tiny.workloads.front(),
+                                            .kind = results::CellKind::quality,
+                                            .sample_id = group.sample_ids.front(),
+                                            .sample_index = 0,
+                                            .cells = cells});
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    ASSERT_EQ(outcomes[i].failure, "");
+    const auto& values = outcomes[i].result.values;
+    const auto share = std::ranges::find(values, "attended_share", &results::MetricValue::metric);
+    if (cells[i]->record.method != "top") {
+      EXPECT_EQ(share, values.end()) << cells[i]->record.method;
+    } else {
+      ASSERT_NE(share, values.end());
+      EXPECT_NEAR(share->value, 0.25, 0.05);
+    }
+  }
+}
+
 TEST_F(ModelEvaluatorTest, AModelThatCannotBeOpenedIsAnErrorAndLeavesNothingBehind) {
   const experiment::ExperimentConfig tiny = config();
   ModelEvaluator evaluator(tiny, {.home = folder_.path(), .data_dir = {}, .hardware = {}});
