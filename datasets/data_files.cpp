@@ -20,6 +20,10 @@ namespace {
 
 std::optional<fs::path> find_below(const fs::path& folder, const std::vector<std::string>& names) {
   std::vector<std::tuple<int, fs::path>> found;  // depth, path
+  for (const std::string& name : names) {
+    if (fs::is_regular_file(folder / name)) found.emplace_back(0, folder / name);
+  }
+  if (!found.empty()) return std::get<1>(*std::ranges::min_element(found));
   std::error_code error;
   auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
@@ -77,7 +81,7 @@ std::vector<WorkloadListing> list_workloads(const fs::path& given) {
                          .metrics = fmt::format("{}", fmt::join(info.metrics, ", ")),
                          .samples = info.samples};
     if (info.files.empty()) {
-      line.status = "generated";
+      line.status = info.source;
     } else if (const auto file = find_data_file(info, given)) {
       line.status = file->origin == kProjectMade ? file->origin : "present";
       line.place = file->path.string();

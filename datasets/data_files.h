@@ -43,7 +43,7 @@ struct WorkloadListing {
   std::string family;
   std::string title;
   std::string metrics;  // "qa_f1, rouge_l"
-  std::string status;   // "generated", "present", "project-made sample", or "missing"
+  std::string status;   // "generated", "a file of yours", "present", "project-made sample", or "missing"
   std::string place;    // the file, or the command that fetches it
   int64_t samples = 0;  // in the official set, or with default parameters
 };

@@ -125,6 +125,7 @@ std::unique_ptr<Workload> make_workload(const std::string& name, const std::stri
     for (const std::string& problem : workload->problems()) problems.push_back(place + ": " + problem);
   }
   if (!problems.empty()) throw UserError(fmt::format("{}", fmt::join(problems, "\n")));
+  workload->describe(workload->info_);
   return workload;
 }
 

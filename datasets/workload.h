@@ -104,12 +104,12 @@ struct Sample {
 
 /// Description of a workload; shown by `kvarena workloads`, stored with every run.
 struct WorkloadInfo {
-  std::string name;      // "longbench/qasper"
-  std::string family;    // "longbench"
-  std::string title;     // one line for people
-  std::string source;    // repository or data set where the official files come from; "generated" when there are none
-  std::string download;  // one command that fetches the files into $KVARENA_DATA; empty when generated
-  std::string licence;   // licence of the data
+  std::string name;                  // "longbench/qasper"
+  std::string family;                // "longbench"
+  std::string title;                 // one line for people
+  std::string source;                // repository or data set of the official files; "generated", or "a file of yours"
+  std::string download;              // one command that fetches the files into $KVARENA_DATA; empty when generated
+  std::string licence;               // licence of the data
   std::vector<std::string> metrics;  // ids of metrics; the first is the one that tables show
   std::string folder;                // sub-folder of the data folder; empty when generated
   std::vector<std::string> files;    // file names looked for below `folder`, any of them serves
@@ -176,6 +176,8 @@ class Workload {
 
  protected:
   [[nodiscard]] virtual std::unique_ptr<SampleSource> source(const OpenSettings& settings) const = 0;
+  /// Adapts the registered description to the parameters.
+  virtual void describe(WorkloadInfo& /*info*/) const {}
 
  private:
   friend std::unique_ptr<Workload> make_workload(const std::string&, const std::string&, const std::string&);
