@@ -57,9 +57,6 @@ class Batch {
   [[nodiscard]] int64_t prompt_tokens() const {
     return static_cast<int64_t>(prompt_->tokens.size() + options_.question.size());
   }
-  [[nodiscard]] int64_t answer_tokens() const {
-    return options_.forced ? static_cast<int64_t>(options_.forced->size()) : options_.stop.max_new_tokens;
-  }
 
   void start_what_fits() {
     while (static_cast<int64_t>(run_.sessions.size()) < settings_.requests && next_fits()) {
@@ -83,7 +80,7 @@ class Batch {
   /// Finds what every request may come to hold, known once the first has started.
   void measure(const Session& first) {
     if (events_.started) events_.started();
-    const int64_t n = prompt_tokens(), answer = answer_tokens();
+    const int64_t n = prompt_tokens(), answer = options_.most_tokens();
     each_ = bytes_to_end(*model_, *method_, first, first.held_bytes(), n, answer);
     full_ = full_cache_bytes(*model_, n + answer);
     if (scheduled_) return;  // which says itself whether one fits

@@ -2,7 +2,9 @@
 // The serving loop: arrivals, admission, passes, answers.
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -78,6 +80,51 @@ struct ServingRun {
   int64_t overrun_bytes = 0;    // most that a request ever held above its reservation
   int64_t peak_running = 0;
   int64_t peak_waiting = 0;
+};
+
+/// The loop, one pass at a time: requests arrive, are cancelled and leave between passes.
+class ServingLoop {
+ public:
+  using OnLeft = std::function<void(int64_t request, Timeline timeline)>;
+  /// `on_left` is told of each request that leaves, exactly once. The executor must outlive the loop.
+  ServingLoop(Executor& executor, const BatchSettings& settings, OnLeft on_left);
+
+  /// A request arrives; it leaves at once where it cannot be served.
+  void arrive(int64_t request, double at_s);
+  /// Ends a request that is inside.
+  void cancel(int64_t request, const std::string& reason);
+  /// Lets go who lost patience, admits what fits and runs a pass. Returns what happened in it to which request, nothing
+  /// where there was nothing to run.
+  std::optional<std::vector<RequestProgress>> pass();
+  /// Moves the clock on, unless it is there already; the executor may use the time.
+  void wait_until(double at_s);
+
+  [[nodiscard]] double now() const { return now_; }
+  /// Requests that arrived and have not left, those of them that wait to be admitted, and bytes that others reserve.
+  [[nodiscard]] int64_t inside() const { return static_cast<int64_t>(inside_.size()); }
+  [[nodiscard]] int64_t waiting() const { return schedule_.waiting(); }
+  [[nodiscard]] int64_t reserved_bytes() const { return schedule_.reserved_bytes(); }
+  /// Counts so far, without requests.
+  [[nodiscard]] ServingRun totals() const;
+
+ private:
+  struct Inside {
+    Timeline timeline;
+    double patience_s = 0;
+    std::optional<int64_t> reserved;  // bytes, once admitted
+  };
+  void lose_patience();
+  void admit();
+  void leave(int64_t request, Outcome outcome, std::string reason);
+  void take(const RequestProgress& progress);
+  void account();
+
+  Executor& executor_;
+  BatchSchedule schedule_;
+  OnLeft on_left_;
+  ServingRun totals_;
+  double now_ = 0;
+  std::map<int64_t, Inside> inside_;
 };
 
 /// Serves every request of the load to its end. Each comes out exactly once.

@@ -58,16 +58,31 @@ struct ServingEngine::State final : PassMember {
 
 ServingEngine::ServingEngine(Transformer& model, std::vector<ServedRequest> requests,
                              std::shared_ptr<const ModelFacts> facts, int64_t reload_bytes)
-    : model_(&model),
-      requests_(std::move(requests)),
-      facts_(std::move(facts)),
-      answers_(requests_.size()),
-      reload_bytes_(reload_bytes) {
+    : model_(&model), facts_(std::move(facts)), reload_bytes_(reload_bytes) {
   if (facts_ == nullptr) facts_ = model_facts(model);
+  for (size_t i = 0; i < requests.size(); ++i) known_[static_cast<int64_t>(i)] = {.request = std::move(requests[i])};
   make_schedule();
 }
 
 ServingEngine::~ServingEngine() = default;
+
+void ServingEngine::add(int64_t request, ServedRequest served) {
+  KVARENA_ASSERT(!has_schedule(*served.method), "a schedule is made for requests that are known from the beginning");
+  const bool added = known_.try_emplace(request, Known{.request = std::move(served), .answer = {}}).second;
+  KVARENA_ASSERT(added, fmt::format("a second request {}", request));
+}
+
+void ServingEngine::forget(int64_t request) {
+  KVARENA_ASSERT(!states_.contains(request), fmt::format("request {} is under way", request));
+  known_.erase(request);
+}
+
+std::span<const int32_t> ServingEngine::tokens(int64_t request) const {
+  if (const auto& answered = answer(request)) return answered->tokens;
+  const auto state = states_.find(request);
+  if (state == states_.end() || !state->second->session) return {};
+  return state->second->session->tokens;
+}
 
 void ServingEngine::drop(int64_t request) {
   leave_schedule(request);
@@ -76,23 +91,24 @@ void ServingEngine::drop(int64_t request) {
 
 void ServingEngine::make_schedule() {
   const Method* scheduled = nullptr;
-  for (const ServedRequest& request : requests_) {
-    if (!has_schedule(*request.method)) continue;
-    KVARENA_ASSERT(scheduled == nullptr || scheduled == request.method, "one schedule for one method");
-    scheduled = request.method;
+  for (const auto& [number, known] : known_) {
+    const Method* method = known.request.method;
+    if (!has_schedule(*method)) continue;
+    KVARENA_ASSERT(scheduled == nullptr || scheduled == method, "one schedule for one method");
+    scheduled = method;
   }
   if (scheduled == nullptr) return;
   const ScheduledSettings settings = scheduled_settings(*scheduled, *model_, facts_->tiers, reload_bytes_);
   schedule_.emplace(settings);
-  for (ServedRequest& request : requests_) {
-    if (request.method == scheduled) request.options.offload_tier = settings.tier;
+  for (auto& [number, known] : known_) {
+    if (known.request.method == scheduled) known.request.options.offload_tier = settings.tier;
   }
 }
 
 void ServingEngine::join_schedule() {
   while (!joining_.empty()) {
     const int64_t request = joining_.front();
-    const int64_t full = full_bytes(prompt_tokens(of(request)) + answer_limit(of(request)));
+    const int64_t full = full_bytes(prompt_tokens(of(request)) + of(request).options.most_tokens());
     if (!schedule_->fits(full, 0)) return;
     schedule_->add(dynamic_cast<VerifySession&>(*states_.at(request)->session), full, 0);
     joining_.pop_front();
@@ -108,11 +124,6 @@ void ServingEngine::leave_schedule(int64_t request) {
 
 int64_t ServingEngine::full_bytes(int64_t tokens) const { return full_cache_bytes(*model_, tokens); }
 
-int64_t ServingEngine::answer_limit(const ServedRequest& request) const {
-  return request.options.forced ? static_cast<int64_t>(request.options.forced->size())
-                                : request.options.stop.max_new_tokens;
-}
-
 std::string ServingEngine::refusal(const ServedRequest& request) const {
   const int64_t n = prompt_tokens(request);
   const ModelConfig& config = model_->config();
@@ -124,16 +135,16 @@ std::string ServingEngine::refusal(const ServedRequest& request) const {
                      .found = fmt::format("id {}", *invalid_token),
                      .expected = fmt::format("an id of the vocabulary, 0 to {}", config.vocab_size - 1)});
   }
-  const int64_t full = full_bytes(n + answer_limit(request));
+  const int64_t full = full_bytes(n + request.options.most_tokens());
   if (has_schedule(*request.method) && full > reload_bytes_) {
     return describe({.place = fmt::format("request of {} prompt tokens", n),
                      .found = fmt::format("a full cache of {} bytes", full),
                      .expected = fmt::format("at most {}, the room for one that comes back", reload_bytes_),
                      .action = "give full caches a larger share of the memory"});
   }
-  if (n + answer_limit(request) <= config.max_position) return "";
+  if (n + request.options.most_tokens() <= config.max_position) return "";
   return describe({.place = fmt::format("request of {} prompt tokens", n),
-                   .found = fmt::format("up to {} tokens with its answer", n + answer_limit(request)),
+                   .found = fmt::format("up to {} tokens with its answer", n + request.options.most_tokens()),
                    .expected = fmt::format("at most {}, the model's window", config.max_position),
                    .action = "cut the prompt or ask for fewer tokens"});
 }
@@ -142,7 +153,7 @@ serving::RequestNeeds ServingEngine::needs(int64_t request) const {
   const ServedRequest& served = of(request);
   const auto n = static_cast<int64_t>(served.prompt.size());  // the question is read when the session starts
   return {.prompt_tokens = n - served.begun,
-          .bytes = bytes_to_start(*model_, *served.method, prompt_tokens(served), answer_limit(served)),
+          .bytes = bytes_to_start(*model_, *served.method, prompt_tokens(served), served.options.most_tokens()),
           .refusal = refusal(served),
           .patience_s = served.patience_s};
 }
@@ -162,11 +173,7 @@ int64_t ServingEngine::bytes_now(int64_t request) const {
 int64_t ServingEngine::bytes_to_end(int64_t request) const {
   const ServedRequest& served = of(request);
   return kvarena::bytes_to_end(*model_, *served.method, *states_.at(request)->session, bytes_now(request),
-                               prompt_tokens(served), answer_limit(served));
-}
-
-const std::optional<ServedAnswer>& ServingEngine::answer(int64_t request) const {
-  return answers_[static_cast<size_t>(request)];
+                               prompt_tokens(served), served.options.most_tokens());
 }
 
 ServingEngine::State& ServingEngine::state_of(int64_t request) {
@@ -184,6 +191,7 @@ ServingEngine::State& ServingEngine::state_of(int64_t request) {
       state->coming = served.begin();
     } else {
       state->prompt = std::make_unique<PromptRun>(*model_, served.prompt, served.method->needs(), facts_);
+      if (served.on_prompt_logits) state->prompt->on_logits(served.on_prompt_logits);
     }
   });
   return *state;
@@ -311,12 +319,11 @@ serving::RequestProgress ServingEngine::settle(int64_t request) {
   }
   if (of(request).method->reuser() != nullptr) progress.prompt_left = state.prompt_left();
   if (progress.finished) {
-    answers_[static_cast<size_t>(request)] =
-        ServedAnswer{.tokens = session->tokens,
-                     .finish = session->finish,
-                     .activity = session->activity,
-                     .resident_bytes = session->resident_bytes,
-                     .peak_bytes = std::max(session->peak_bytes, session->resident_bytes)};
+    known_.at(request).answer = ServedAnswer{.tokens = session->tokens,
+                                             .finish = session->finish,
+                                             .activity = session->activity,
+                                             .resident_bytes = session->resident_bytes,
+                                             .peak_bytes = std::max(session->peak_bytes, session->resident_bytes)};
   }
   if (progress.finished || !progress.failure.empty()) drop(request);
   return progress;

@@ -39,6 +39,8 @@ struct ServedRequest {
   PromptLayout layout;
   std::shared_ptr<ReuseMemory> memory;
   double patience_s = std::numeric_limits<double>::infinity();
+  /// Told the logits that follow each token of the prompt, but for methods that reuse entries.
+  LogitsSink on_prompt_logits;
 };
 
 /// Answer of a request and what it took.
@@ -72,16 +74,25 @@ class ServingEngine final : public serving::Executor {
   [[nodiscard]] int64_t bytes_now(int64_t request) const override;
   void drop(int64_t request) override;
 
+  /// Takes one more request, whose number no other has, while others are under way; its verifier has no schedule.
+  void add(int64_t request, ServedRequest served);
+  /// Removes a request that has left, with its answer.
+  void forget(int64_t request);
+  /// Tokens of its answer so far.
+  [[nodiscard]] std::span<const int32_t> tokens(int64_t request) const;
   /// Nothing unless the request was answered.
-  [[nodiscard]] const std::optional<ServedAnswer>& answer(int64_t request) const;
+  [[nodiscard]] const std::optional<ServedAnswer>& answer(int64_t request) const { return known_.at(request).answer; }
   /// Bytes of a full cache of so many tokens.
   [[nodiscard]] int64_t full_bytes(int64_t tokens) const;
 
  private:
   struct State;
-  [[nodiscard]] const ServedRequest& of(int64_t request) const { return requests_[static_cast<size_t>(request)]; }
+  struct Known {
+    ServedRequest request;
+    std::optional<ServedAnswer> answer;
+  };
+  [[nodiscard]] const ServedRequest& of(int64_t request) const { return known_.at(request).request; }
   [[nodiscard]] std::string refusal(const ServedRequest& request) const;
-  [[nodiscard]] int64_t answer_limit(const ServedRequest& request) const;
   State& state_of(int64_t request);
   State* prompt_state(int64_t request, double now);
   /// The requests of the pass at `now`: those that the plan lists, without those that wait for their schedule, or, as
@@ -98,10 +109,9 @@ class ServingEngine final : public serving::Executor {
   serving::RequestProgress settle(int64_t request);
 
   Transformer* model_;
-  std::vector<ServedRequest> requests_;
+  std::map<int64_t, Known> known_;
   std::shared_ptr<const ModelFacts> facts_;
   std::map<int64_t, std::unique_ptr<State>> states_;  // of requests under way
-  std::vector<std::optional<ServedAnswer>> answers_;
   int64_t reload_bytes_;
   std::optional<ScheduledDecoding> schedule_;  // of the requests whose verifier has one
   std::deque<int64_t> joining_;                // requests that the schedule has no memory for yet

@@ -8,9 +8,10 @@ Emitter::Emitter(SessionOptions options, int64_t prompt_tokens)
     : options_(std::move(options)), prompt_tokens_(prompt_tokens + static_cast<int64_t>(options_.question.size())) {}
 
 int64_t Emitter::remaining(const Session& session) const {
-  const auto limit = options_.forced ? static_cast<int64_t>(options_.forced->size()) : options_.stop.max_new_tokens;
-  return limit - static_cast<int64_t>(session.tokens.size());
+  return options_.most_tokens() - static_cast<int64_t>(session.tokens.size());
 }
+
+bool Emitter::forces(int64_t step) const { return options_.forced && step < std::ssize(*options_.forced); }
 
 bool Emitter::stops(const Session& session, int32_t token) const {
   const StopRule& rule = options_.stop;
@@ -19,7 +20,7 @@ bool Emitter::stops(const Session& session, int32_t token) const {
 }
 
 int32_t Emitter::choose(int64_t step, std::span<const float> logits, const Draft* draft) const {
-  if (options_.forced) return (*options_.forced)[step];
+  if (forces(step)) return (*options_.forced)[step];
   const auto position = static_cast<uint64_t>(prompt_tokens_ + step);
   return draft == nullptr ? sample(logits, options_.sampling, position)
                           : sample_verified(logits, options_.sampling, position, *draft);
@@ -30,7 +31,7 @@ int32_t Emitter::emit(Session& session, std::span<const float> logits, const Dra
   if (options_.on_logits) options_.on_logits(step, logits);
   const int32_t token = choose(step, logits, draft);
   session.tokens.push_back(token);
-  if (!options_.forced && stops(session, token)) {
+  if (!forces(step) && stops(session, token)) {
     session.finish = FinishReason::stop;
   } else if (remaining(session) <= 0) {
     session.finish = FinishReason::length;

@@ -26,6 +26,8 @@ class Emitter {
   [[nodiscard]] int64_t remaining(const Session& session) const;
 
  private:
+  /// Whether the token of this step is given.
+  [[nodiscard]] bool forces(int64_t step) const;
   [[nodiscard]] int32_t choose(int64_t step, std::span<const float> logits, const Draft* draft) const;
   [[nodiscard]] bool stops(const Session& session, int32_t token) const;
 

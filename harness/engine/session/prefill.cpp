@@ -60,13 +60,22 @@ SequencePass PromptRun::next_pass() {
   const int64_t count = std::min(chunk_, remaining());
   const auto tokens = std::span<const int32_t>(result_.tokens).subspan(done_, count);
   done_ += count;
+  const LogitsRows wanted = remaining() == 0 ? LogitsRows::last : LogitsRows::none;
   return {.tokens = tokens,
           .cache = &result_.cache,
           .hooks = observer_.get(),
-          .logits = remaining() == 0 ? LogitsRows::last : LogitsRows::none};
+          .logits = on_logits_ ? LogitsRows::all : wanted};
 }
 
-void PromptRun::consume(std::span<const float> logits) { result_.logits.assign(logits.begin(), logits.end()); }
+void PromptRun::consume(std::span<const float> logits) {
+  if (logits.empty()) return;
+  const auto vocab = static_cast<size_t>(model_->config().vocab_size);
+  if (on_logits_) {
+    for (size_t at = 0; at < logits.size(); at += vocab) on_logits_(told_++, logits.subspan(at, vocab));
+  }
+  const std::span<const float> newest = logits.last(vocab);
+  result_.logits.assign(newest.begin(), newest.end());
+}
 
 void PromptRun::failed(const std::string& reason) { throw UserError(reason); }
 

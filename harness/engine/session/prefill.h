@@ -2,6 +2,7 @@
 // The prompt, once: a full cache, the first logits, and what methods asked to observe.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -13,6 +14,9 @@
 #include "harness/model/transformer.h"
 
 namespace kvarena {
+
+/// Called with the logits [vocab_size] of one step after another.
+using LogitsSink = std::function<void(int64_t step, std::span<const float> logits)>;
 
 class CompressedPrompts;
 class PromptObserver;
@@ -60,9 +64,12 @@ class PromptRun final : public PassMember {
   [[nodiscard]] int64_t remaining() const;
   /// Feeds at most so many tokens in each pass from now on; kPrefillChunk unless said otherwise.
   void set_chunk(int64_t tokens) { chunk_ = tokens; }
+  /// Tells the logits that follow each token; step 0 is the first token's. Said before the first pass.
+  void on_logits(LogitsSink sink) { on_logits_ = std::move(sink); }
   /// Feeds the next chunk. The run must stay where it is until consume().
   [[nodiscard]] SequencePass next_pass() override;
-  /// Takes the pass's logits: one row when the prompt ended with it, none otherwise.
+  /// Takes the pass's logits: a row for each token where somebody is told them, otherwise one when the prompt ended
+  /// with it.
   void consume(std::span<const float> logits) override;
   /// Throws UserError with the reason.
   void failed(const std::string& reason) override;
@@ -80,6 +87,8 @@ class PromptRun final : public PassMember {
   std::unique_ptr<PromptObserver> observer_;
   int64_t chunk_ = kPrefillChunk;
   int64_t done_ = 0;  // tokens in passes so far, the one under way included
+  LogitsSink on_logits_;
+  int64_t told_ = 0;  // steps
 };
 
 /// The whole prompt by itself, in chunks of at most `chunk` tokens, which bounds activation memory. Takes and throws

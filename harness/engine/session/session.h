@@ -82,18 +82,17 @@ class Session : public PassMember {
 class SelectionMeter;
 class Tokenizer;
 
-/// Called with each emitted token's logits [vocab_size], in order; `step` 0 is the token after the prompt.
-using LogitsSink = std::function<void(int64_t step, std::span<const float> logits)>;
-
 struct SessionOptions {
   StopRule stop;
   SamplingSettings sampling;  // greedy by default
-  /// Feed these tokens whatever the model predicts (teacher forcing); generation ends with them.
+  /// Feed these tokens whatever the model predicts (teacher forcing); generation ends with them, or so many new tokens
+  /// later.
   std::optional<std::vector<int32_t>> forced;
+  int64_t after_forced = 0;
   /// Tokens that follow the prompt after it was compressed: a question that the method has not seen. They go through
   /// the session as decoded tokens do, and the first new token follows them. Empty: the question is in the prompt.
   std::vector<int32_t> question;
-  LogitsSink on_logits;
+  LogitsSink on_logits;  // step 0 is the token after the prompt
   /// The model's, for drafters of another vocabulary; null where there is no text. Must outlive the session.
   const Tokenizer* tokenizer = nullptr;
   /// Tier that holds the full cache between verifications, for a verifier that drafts on a compressed copy
@@ -102,6 +101,11 @@ struct SessionOptions {
   /// Measures the selections of decoding; of a verifier those of the cache that drafts, where one does. Must outlive
   /// the session.
   SelectionMeter* meter = nullptr;
+
+  /// Tokens that the session may emit.
+  [[nodiscard]] int64_t most_tokens() const {
+    return forced ? static_cast<int64_t>(forced->size()) + after_forced : stop.max_new_tokens;
+  }
 };
 
 /// Starts `method` from a clone of the prompt's cache, compresses it, and takes the first token from the prompt's

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "harness/core/random.h"
@@ -109,6 +110,38 @@ TEST(Serve, IdleTimeIsSkipped) {
   EXPECT_LT(run.requests[1].token_s[0] - 1000, 0.01);
   EXPECT_LT(run.busy_seconds, 0.01);
   EXPECT_GT(run.seconds, 1000);
+}
+
+TEST(ServingLoop, RequestsComeAndAreCancelledBetweenPasses) {
+  ModelledExecutor executor(
+      machine, model, std::vector<ModelledRequest>(3, {.prompt_tokens = 8, .output_tokens = 4, .bytes_per_token = 1}));
+  std::map<int64_t, Timeline> gone;
+  ServingLoop loop(executor, {.max_running = 1}, [&](int64_t request, Timeline timeline) { gone[request] = timeline; });
+  EXPECT_FALSE(loop.pass());
+  loop.wait_until(5);
+  EXPECT_EQ(loop.now(), 5);
+  loop.arrive(0, 4);
+  loop.arrive(1, 5);
+  const auto first = loop.pass();
+  ASSERT_EQ(first->size(), 1U);
+  EXPECT_EQ(first->at(0).request, 0);
+  EXPECT_EQ(loop.inside(), 2);
+  EXPECT_EQ(loop.waiting(), 1);
+  loop.cancel(0, "gone");  // while it runs
+  EXPECT_EQ(gone.at(0).outcome, Outcome::cancelled);
+  EXPECT_EQ(gone.at(0).reason, "gone");
+  EXPECT_EQ(gone.at(0).arrival_s, 4);
+  EXPECT_EQ(loop.reserved_bytes(), 0);
+  loop.arrive(2, loop.now());
+  loop.cancel(1, "gone");  // while it waits
+  while (loop.pass()) {
+  }
+  EXPECT_EQ(gone.at(2).outcome, Outcome::answered);
+  EXPECT_EQ(gone.at(2).token_s.size(), 4U);
+  EXPECT_EQ(loop.inside(), 0);
+  EXPECT_EQ(loop.totals().passes, 5);
+  loop.wait_until(0);
+  EXPECT_GT(loop.now(), 5);
 }
 
 TEST(Serve, RandomArrivalsAllComeOutOnceWithinTheBudget) {
