@@ -98,19 +98,23 @@ ChatTemplate ChatTemplate::with(const jinja::Names& variables) const {
 }
 
 std::string ChatTemplate::render(std::span<const ChatMessage> messages, bool add_generation_prompt) const {
-  if (messages.empty()) fail({.place = "messages", .found = "none", .expected = "at least one"});
+  jinja::List list;
+  for (const ChatMessage& message : messages) {
+    list.emplace_back(jinja::Dict{{"role", message.role}, {"content", message.content}});
+  }
+  return render(jinja::Value(std::move(list)), add_generation_prompt);
+}
+
+std::string ChatTemplate::render(const jinja::Value& messages, bool add_generation_prompt) const {
+  if (!messages.truth()) fail({.place = "messages", .found = "none", .expected = "at least one"});
   if (!program_) {
     fail({.place = "chat template",
           .found = problem_.empty() ? "none in the checkpoint"
                                     : fmt::format("a text (SHA-256 {}) that is not understood: {}", hash_, problem_),
           .action = fmt::format("choose one with \"template\" beside the model's name: {}", fmt::join(names(), ", "))});
   }
-  jinja::List list;
-  for (const ChatMessage& message : messages) {
-    list.emplace_back(jinja::Dict{{"role", message.role}, {"content", message.content}});
-  }
   jinja::Names names = variables_;
-  names.emplace_back("messages", std::move(list));
+  names.emplace_back("messages", messages);
   names.emplace_back("add_generation_prompt", add_generation_prompt);
   return program_->render(names);
 }

@@ -46,6 +46,8 @@ class ChatTemplate {
   /// add_special = false. `add_generation_prompt`: ends with the beginning of the assistant's answer.
   /// Throws UserError when there is no template, it is not understood, or it refuses the conversation.
   [[nodiscard]] std::string render(std::span<const ChatMessage> messages, bool add_generation_prompt) const;
+  /// Messages as an API has them, a list of dicts, with all that their template may read beside role and content.
+  [[nodiscard]] std::string render(const jinja::Value& messages, bool add_generation_prompt) const;
 
   /// The name of names() whose program writes the same in a few conversations, "custom" where none does, "unknown" for
   /// a text that is not understood, "none".

@@ -82,6 +82,11 @@ TEST(ChatTemplate, GivesItsProgramMoreNames) {
   EXPECT_EQ(chat.render(hello, true), open);
   EXPECT_EQ(chat.with({{"enable_thinking", true}}).render(hello, true), open);
   EXPECT_EQ(chat.with({{"enable_thinking", false}}).render(hello, true), open + "<think>\n\n</think>\n\n");
+  const auto tools = ChatTemplate::from_text("{{ tools | tojson }}{{ messages[0].name }}", "", "");
+  EXPECT_EQ(
+      tools.with({{"tools", jinja::Value::of_json("[1]")}}).render(jinja::Value::of_json(R"([{"name": "n"}])"), true),
+      "[1]n");
+  EXPECT_EQ(tools.render(hello, true), "null");
 }
 
 TEST(ChatTemplate, KnowsTheMarksAroundThinking) {
