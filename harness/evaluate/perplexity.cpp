@@ -8,6 +8,7 @@
 #include "harness/core/error.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/stored_values.h"
+#include "harness/model/log_sum_exp.h"
 #include "metrics/distribution/divergence.h"
 #include "metrics/distribution/perplexity.h"
 
@@ -16,14 +17,6 @@ namespace {
 
 using experiment::SampleOutcome;
 using nlohmann::json;
-
-/// -log softmax(logits)[token] in nats.
-double token_nll(std::span<const float> logits, int32_t token) {
-  const double largest = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - largest);
-  return largest + std::log(sum) - logits[static_cast<size_t>(token)];
-}
 
 /// The full cache's logits [vocab_size] of every step of the text, computed a few steps at a time: those of a long text
 /// would take gigabytes.
@@ -72,7 +65,7 @@ SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::v
   options.tokenizer = request.tokenizer;
   options.on_logits = [&](int64_t step, std::span<const float> row) {
     if (step != static_cast<int64_t>(nll.size())) return;
-    nll.push_back(token_nll(row, rest[static_cast<size_t>(step)]));
+    nll.push_back(log_sum_exp(row) - row[static_cast<size_t>(rest[static_cast<size_t>(step)])]);
     rows.emplace_back(row.begin(), row.end());
   };
   const auto meter = request.selections ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;
