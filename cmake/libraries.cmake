@@ -1,6 +1,6 @@
 # Finds the libraries that others wrote, all in one place: what is missing is told at once, by name. Libraries without a
 # CMake package that every system has become kvarena::pcre2, kvarena::utf8proc, kvarena::zstd, kvarena::glpk,
-# kvarena::x265 and kvarena::de265; the others keep the names of their packages.
+# kvarena::httplib, kvarena::x265 and kvarena::de265; the others keep the names of their packages.
 #
 # Searched: CMAKE_PREFIX_PATH, an active conda environment (environment.yml), what scripts/setup unpacked for a user
 # without root, the system.
@@ -55,7 +55,18 @@ kvarena_find_library(zstd zstd zstd.h)
 kvarena_find_library(pcre2 pcre2-8 pcre2.h)
 kvarena_find_library(utf8proc utf8proc utf8proc.h)
 kvarena_find_library(glpk glpk glpk.h)
-foreach(name zstd pcre2 utf8proc glpk)
+# Debian's package of cpp-httplib is a compiled library without a CMake package.
+find_package(httplib QUIET GLOBAL)
+if(httplib_FOUND)
+  add_library(kvarena::httplib ALIAS httplib::httplib)
+else()
+  kvarena_find_library(httplib cpp-httplib httplib.h)
+  if(TARGET kvarena::httplib)
+    target_compile_definitions(kvarena::httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT
+                                                          CPPHTTPLIB_BROTLI_SUPPORT)
+  endif()
+endif()
+foreach(name zstd pcre2 utf8proc glpk httplib)
   if(NOT TARGET kvarena::${name})
     list(APPEND missing_libraries ${name})
   endif()

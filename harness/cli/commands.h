@@ -33,6 +33,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command run_command();
 [[nodiscard]] Command schema_command();
 [[nodiscard]] Command score_command();
+[[nodiscard]] Command serve_command();
 [[nodiscard]] Command status_command();
 [[nodiscard]] Command submit_command();
 [[nodiscard]] Command transfers_command();

@@ -15,22 +15,25 @@ namespace {
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "set from a signal handler");
 
+std::string_view announcement;
 bool guarded = false;                                       // main thread only
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};  // the last: a terminal or connection is lost
 std::array<struct sigaction, kSignals.size()> before;
 
 extern "C" void on_signal(int) {
   interrupted.store(true);
-  constexpr std::string_view kText = "\nstopping after the sample in work; once more stops at once\n";
   // Nothing can be done about a stderr that is gone.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
+  for (const std::string_view text : {std::string_view("\n"), announcement, std::string_view("\n")}) {
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  }
 }
 
 }  // namespace
 
-InterruptGuard::InterruptGuard() {
+InterruptGuard::InterruptGuard(std::string_view doing) {
   KVARENA_ASSERT(!guarded, "two InterruptGuards at once");
   guarded = true;
+  announcement = doing;
   interrupted.store(false);
   struct sigaction action {};
   action.sa_handler = on_signal;

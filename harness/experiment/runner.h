@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <string>
+#include <string_view>
 
 #include "harness/core/event_log.h"
 #include "harness/core/progress.h"
@@ -38,7 +39,8 @@ RunSummary run_plan(const Plan& plan, Evaluator& evaluator, results::ResultsStor
 /// At most one at a time.
 class InterruptGuard {
  public:
-  InterruptGuard();
+  /// `doing`: what the first signal says on standard error, a text that lasts as long as the program.
+  explicit InterruptGuard(std::string_view doing = "stopping after the sample in work; once more stops at once");
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;

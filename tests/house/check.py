@@ -28,8 +28,10 @@ ARROWS = {
     # Evaluates samples for the experiment, through the interface that the experiment declares.
     "harness/evaluate": BELOW_ENGINE | MEASURING
     | {"harness/device", "harness/engine", "harness/results", "harness/experiment"},
+    "harness/serve": BELOW_ENGINE | {"harness/engine"},
     "harness/cli": BELOW_ENGINE | MEASURING
-    | {"harness/device", "harness/engine", "harness/results", "harness/experiment", "harness/evaluate", "reports"},
+    | {"harness/device", "harness/engine", "harness/results", "harness/experiment", "harness/evaluate", "harness/serve",
+       "reports"},
     "methods": BELOW_METHOD | {"harness/method"},
     "datasets": {"harness/core"},
     "metrics": {"harness/core"},
@@ -41,7 +43,7 @@ TORCH_HEADER = re.compile(r"^(ATen|torch|c10|caffe2)/")
 
 # Folders with a namespace of their own; every other one is in kvarena itself or in what it nests there.
 OWN_NAMESPACE = {"kernels", "datasets", "metrics", "reports"} | {
-    f"harness/{room}" for room in ("cli", "cost_model", "device", "evaluate", "experiment", "results", "storage")
+    f"harness/{room}" for room in ("cli", "cost_model", "device", "evaluate", "experiment", "results", "serve", "storage")
 }
 
 # Names of methods that are plain English too: only a string that is nothing else names the method.
@@ -55,6 +57,7 @@ NO_METRICS = {
     "harness/cli/reuse.cpp": {"loaded_bytes"},
     "harness/cost_model/estimate.cpp": {"acceptance_rate", "iteration_ms", "link_bytes", "throughput_tokens_per_s"},
     "harness/experiment/config.cpp": {"attainment", "time_to_first_token_ms"},
+    "harness/serve/answer_json.cpp": {"resident_bytes"},
 }
 
 LONGEST_README = 40  # lines of a folder's README; the top one is for visitors and may be longer

@@ -1,0 +1,195 @@
+#include "harness/serve/answer_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace kvarena::serve {
+namespace {
+
+using nlohmann::json;
+
+/// A token's text, as "bytes:\xNN" where its bytes are no whole characters.
+std::string token_name(const Tokenizer& tokenizer, int32_t token) {
+  if (token >= tokenizer.vocab_size()) return fmt::format("<{}>", token);  // a padded row of the weights
+  const std::string bytes = tokenizer.token_bytes(token, /*first=*/false);
+  if (bytes.empty()) return tokenizer.token_text(token);
+  try {
+    (void)json(bytes).dump();
+    return bytes;
+  } catch (const json::type_error&) {
+    std::string name = "bytes:";
+    for (const char c : bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    return name;
+  }
+}
+
+int64_t characters(const std::string& text) {
+  return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+/// The form of completions: four lists.
+json logprobs_json(const Piece& piece, const Tokenizer& tokenizer) {
+  json tokens = json::array(), values = json::array(), tops = json::array(), offsets = json::array();
+  int64_t offset = 0;
+  for (const ScoredToken& scored : piece.tokens) {
+    const std::string name = token_name(tokenizer, scored.token);
+    tokens.push_back(name);
+    offsets.push_back(offset);
+    offset += characters(name);
+    values.push_back(scored.score ? json(scored.score->log_probability) : json());
+    json top;
+    if (scored.score) {
+      top = json::object();
+      for (const auto& [token, value] : scored.score->likeliest) top[token_name(tokenizer, token)] = value;
+    }
+    tops.push_back(std::move(top));
+  }
+  json object = json::object();
+  object["tokens"] = std::move(tokens);
+  object["token_logprobs"] = std::move(values);
+  object["top_logprobs"] = std::move(tops);
+  object["text_offset"] = std::move(offsets);
+  return object;
+}
+
+json chat_token(const Tokenizer& tokenizer, int32_t token, double value) {
+  json bytes = json::array();
+  const std::string text = token < tokenizer.vocab_size() ? tokenizer.token_bytes(token, false) : "";
+  for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
+  json object = json::object();
+  object["token"] = token_name(tokenizer, token);
+  object["logprob"] = value;
+  object["bytes"] = std::move(bytes);
+  return object;
+}
+
+/// The form of chats: a list of tokens.
+json chat_logprobs_json(const Piece& piece, const Tokenizer& tokenizer) {
+  json content = json::array();
+  for (const ScoredToken& scored : piece.tokens) {
+    json token = chat_token(tokenizer, scored.token, scored.score->log_probability);
+    token["top_logprobs"] = json::array();
+    for (const auto& [id, value] : scored.score->likeliest) {
+      token["top_logprobs"].push_back(chat_token(tokenizer, id, value));
+    }
+    content.push_back(std::move(token));
+  }
+  return json{{"content", std::move(content)}};
+}
+
+json scores_json(const AnswerHead& head, const Piece& piece, const Tokenizer& tokenizer) {
+  if (piece.tokens.empty()) return nullptr;
+  return head.chat ? chat_logprobs_json(piece, tokenizer) : logprobs_json(piece, tokenizer);
+}
+
+json head_json(const AnswerHead& head, const char* object) {
+  json result = json::object();
+  result["id"] = head.id;
+  result["object"] = object;
+  result["created"] = head.created;
+  result["model"] = head.model;
+  return result;
+}
+
+const char* chunk_object(const AnswerHead& head) { return head.chat ? "chat.completion.chunk" : "text_completion"; }
+
+json message_json(const std::string& text) {
+  json message = json::object();
+  message["role"] = "assistant";
+  message["content"] = text;
+  return message;
+}
+
+}  // namespace
+
+json usage_json(std::span<const Choice> choices) {
+  int64_t prompt = 0, answer = 0, cached = 0, resident = 0, peak = 0;
+  for (const Choice& choice : choices) {
+    const ServedAnswer& served = choice.ending()->answer;
+    prompt += choice.prompt_tokens();
+    answer += choice.answer_tokens();
+    cached += served.activity.tokens_reused;
+    resident += served.resident_bytes;
+    peak += served.peak_bytes;
+  }
+  json usage = json::object();
+  usage["prompt_tokens"] = prompt;
+  usage["completion_tokens"] = answer;
+  usage["total_tokens"] = prompt + answer;
+  usage["prompt_tokens_details"]["cached_tokens"] = cached;
+  usage["kvarena"]["resident_bytes"] = resident;
+  usage["kvarena"]["peak_bytes"] = peak;
+  return usage;
+}
+
+json answer_json(const AnswerHead& head, std::span<const Choice> choices, std::span<const Piece> pieces,
+                 const Tokenizer& tokenizer) {
+  json list = json::array();
+  for (size_t i = 0; i < choices.size(); ++i) {
+    json one = json::object();
+    one["index"] = i;
+    if (head.chat) {
+      one["message"] = message_json(pieces[i].text);
+    } else {
+      one["text"] = pieces[i].text;
+    }
+    one["logprobs"] = scores_json(head, pieces[i], tokenizer);
+    one["finish_reason"] = choices[i].finish_reason();
+    list.push_back(std::move(one));
+  }
+  json result = head_json(head, head.chat ? "chat.completion" : "text_completion");
+  result["choices"] = std::move(list);
+  result["usage"] = usage_json(choices);
+  return result;
+}
+
+json chunk_json(const AnswerHead& head, const Choice& choice, const Piece& piece, bool first,
+                const Tokenizer& tokenizer) {
+  json one = json::object();
+  one["index"] = 0;
+  if (head.chat) {
+    one["delta"] = json::object();
+    if (first) one["delta"]["role"] = "assistant";
+    if (first || !piece.text.empty()) one["delta"]["content"] = piece.text;
+  } else {
+    one["text"] = piece.text;
+  }
+  one["logprobs"] = scores_json(head, piece, tokenizer);
+  one["finish_reason"] = choice.ending() ? json(choice.finish_reason()) : json();
+  json result = head_json(head, chunk_object(head));
+  result["choices"] = json::array();
+  result["choices"].push_back(std::move(one));
+  return result;
+}
+
+json usage_chunk_json(const AnswerHead& head, const Choice& choice) {
+  json result = head_json(head, chunk_object(head));
+  result["choices"] = json::array();
+  result["usage"] = usage_json({&choice, 1});
+  return result;
+}
+
+json model_json(const ServedModel& model, int64_t created) {
+  json object = json::object();
+  object["id"] = model.name;
+  object["object"] = "model";
+  object["created"] = created;
+  object["owned_by"] = "kvarena";
+  object["kvarena"]["method"] = model.method_json.empty() ? json() : json::parse(model.method_json);
+  return object;
+}
+
+json models_json(std::span<const ServedModel> models, int64_t created) {
+  json list = json::array();
+  for (const ServedModel& model : models) list.push_back(model_json(model, created));
+  json object = json::object();
+  object["object"] = "list";
+  object["data"] = std::move(list);
+  return object;
+}
+
+std::string dump(const json& json) { return json.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+}  // namespace kvarena::serve

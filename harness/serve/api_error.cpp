@@ -1,0 +1,29 @@
+#include "harness/serve/api_error.h"
+
+#include <nlohmann/json.hpp>
+
+namespace kvarena::serve {
+
+using nlohmann::json;
+
+const char* ApiError::type() const {
+  switch (status_) {
+    case 401: return "authentication_error";
+    case 404: return "not_found_error";
+    case 429: return "rate_limit_error";
+    case 503: return "service_unavailable";
+    case 504: return "timeout_error";
+    default: return status_ < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+std::string ApiError::body() const {
+  json error = json::object();
+  error["message"] = what();
+  error["type"] = type();
+  error["param"] = param_.empty() ? json() : json(param_);
+  error["code"] = status_;
+  return json{{"error", std::move(error)}}.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace kvarena::serve
