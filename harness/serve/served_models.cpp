@@ -24,7 +24,7 @@ void ServedModels::add(const std::string& written, std::string method_json, std:
     fail({.place = place,
           .found = "a verification schedule",
           .expected = "a method whose requests need not be known from the beginning",
-          .action = "serve it with \"schedule\": \"\""});
+          .action = "serve it with \"schedule\": \"resident\""});
   }
   if (method->placement() != nullptr) {
     fail({.place = place,

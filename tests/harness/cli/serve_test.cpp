@@ -21,8 +21,8 @@ TEST(Serve, RefusesWhatItCannotServe) {
   expect_refused(serve(tiny.path(), {"--timeout", "0"}), "--timeout: found 0");
   expect_refused(serve(tiny.path(), {"--max-running", "64", "--pass-tokens", "64"}), "raise pass_tokens");
   expect_refused(serve(tiny.path(), {"--method", "snapkv:kep=0.5"}), "kep");
-  expect_refused(serve(tiny.path(), {"--method", "snapkv", "--method", "snapkv"}), "a second time");
-  expect_refused(serve(tiny.path(), {"--method", "vericache:schedule=staggered,drafter=(snapkv)"}),
+  expect_refused(serve(tiny.path(), {"--method", "snapkv:keep=0.5", "--method", "snapkv:keep=0.5"}), "a second time");
+  expect_refused(serve(tiny.path(), {"--method", "vericache:schedule=staggered,drafter=(snapkv:keep=0.5)"}),
                  "a verification schedule");
   expect_refused(serve(tiny.path(), {"--method", "lfu"}), "places many contexts");
 }
