@@ -6,7 +6,10 @@
 
 # A build folder is one too.
 file(CREATE_LINK ${CMAKE_SOURCE_DIR}/configs ${CMAKE_BINARY_DIR}/configs SYMBOLIC)
-file(CREATE_LINK ${CMAKE_SOURCE_DIR}/python/kvarena/child.py ${CMAKE_BINARY_DIR}/child.py SYMBOLIC)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/plugins)
+foreach(file child.py plugins/engine.py plugins/press.py)
+  file(CREATE_LINK ${CMAKE_SOURCE_DIR}/python/kvarena/${file} ${CMAKE_BINARY_DIR}/${file} SYMBOLIC)
+endforeach()
 
 # libtorch of a wheel is that of the package torch beside it, elsewhere the one that was linked.
 set_target_properties(kvarena PROPERTIES BUILD_RPATH "$ORIGIN/../../torch/lib" INSTALL_RPATH "$ORIGIN/../../torch/lib"

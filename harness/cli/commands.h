@@ -27,6 +27,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command model_tokenize_command();
 [[nodiscard]] Command new_method_command();
 [[nodiscard]] Command papers_command();
+[[nodiscard]] Command parity_command();
 [[nodiscard]] Command questions_command();
 [[nodiscard]] Command report_command();
 [[nodiscard]] Command reuse_command();

@@ -100,7 +100,8 @@ Command root_command() {
   };
   add("Measure", {run_command(), status_command(), report_command(), compare_command(), history_command()});
   add("Reproduce", {papers_command(), estimate_command(), transfers_command()});
-  add("Look inside", {inspect_command(), codecs_command(), reuse_command(), audit_command(), model_command()});
+  add("Look inside",
+      {inspect_command(), codecs_command(), reuse_command(), audit_command(), parity_command(), model_command()});
   add("Score", {judge_command(), score_command(), questions_command()});
   add("Serve", {serve_command()});
   add("Extend", {new_method_command(), fit_command()});

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/evaluate/foreign_quality.h"
 #include "harness/evaluate/perplexity.h"
 #include "harness/evaluate/quality.h"
 #include "harness/evaluate/remote_prefix.h"
@@ -45,8 +46,27 @@ Request scored_request(const OpenTask& open) {
   return request;
 }
 
+/// Cells of kind quality, or with `chunk` noise floor, of a model that another engine computes.
+std::vector<SampleOutcome> cells_elsewhere(const OpenTask& open, const Request& request, int64_t chunk = 0) {
+  if (is_scored_text(*request.sample)) {
+    fail({.place = fmt::format("workload {}", open.task.workload.label),
+          .found = "a text that is scored token by token",
+          .expected = "questions to answer, where another engine computes"});
+  }
+  std::vector<ForeignMethod> methods;
+  for (size_t i = 0; i < open.methods.size(); ++i) {
+    const experiment::ComponentEntry& entry = *open.task.cells[i]->method;
+    ForeignMethod& method = methods.emplace_back();
+    method.spec = json::parse(entry.settings_json);
+    method.spec["name"] = entry.name;
+    method.reference = open.methods[i].reference;
+  }
+  return evaluate_quality_elsewhere(*open.model.elsewhere(), request, methods, chunk);
+}
+
 std::vector<SampleOutcome> quality_cell(const OpenTask& open) {
   const Request request = scored_request(open);
+  if (open.model.elsewhere() != nullptr) return cells_elsewhere(open, request);
   Transformer& model = open.model.transformer();
   if (is_scored_text(*request.sample)) return evaluate_perplexity(model, request, open.methods, kPrefillChunk);
   return evaluate_quality(model, request, open.methods, open.context);
@@ -54,6 +74,7 @@ std::vector<SampleOutcome> quality_cell(const OpenTask& open) {
 
 std::vector<SampleOutcome> noise_floor_cell(const OpenTask& open) {
   const Request request = scored_request(open);
+  if (open.model.elsewhere() != nullptr) return cells_elsewhere(open, request, kOtherChunk);
   Transformer& model = open.model.transformer();
   if (is_scored_text(*request.sample)) return evaluate_perplexity(model, request, open.methods, kOtherChunk);
   return outcomes_of(open.methods,

@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/device/open_device.h"
+#include "harness/engine/foreign/transformers_engine.h"
 #include "harness/model/tokenizer/token_ranges.h"
 
 namespace kvarena::evaluate {
@@ -117,7 +118,12 @@ LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesys
       template_(pick_template(opened_, entry)),
       tokens_(*opened_.tokenizer),
       fitted_folder_(home / "fitted"),
-      machine_(std::move(machine)) {}
+      machine_(std::move(machine)) {
+  if (!entry.elsewhere()) return;
+  elsewhere_ = std::make_unique<TransformersEngine>(entry.file(home), entry.dtype, entry.device);
+}
+
+LoadedModel::~LoadedModel() = default;
 
 TransformerOptions LoadedModel::options() const {
   const std::string& cache = entry_.kv_dtype.empty() ? entry_.dtype : entry_.kv_dtype;
@@ -138,7 +144,7 @@ Transformer& LoadedModel::transformer() {
 }
 
 std::shared_ptr<const ModelFacts> LoadedModel::facts() {
-  if (!facts_) {
+  if (!facts_ && !elsewhere_) {
     auto facts = model_facts(transformer(), {fitted_folder_}, machine_);
     facts->text = text_facts(*opened_.tokenizer, template_);
     facts_ = std::move(facts);

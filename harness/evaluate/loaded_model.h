@@ -13,6 +13,10 @@
 #include "harness/model/open_model.h"
 #include "harness/model/transformer.h"
 
+namespace kvarena {
+class TransformersEngine;
+}
+
 namespace kvarena::evaluate {
 
 /// The tokenizer as data sets use it.
@@ -36,6 +40,7 @@ class LoadedModel {
   /// the way to get it. `machine`: memory behind the device.
   LoadedModel(const experiment::ModelEntry& entry, const std::filesystem::path& home,
               std::shared_ptr<const storage::Hierarchy> machine);
+  ~LoadedModel();
 
   [[nodiscard]] const ModelConfig& config() const { return opened_.config; }
   [[nodiscard]] const OpenedModel& opened() const { return opened_; }
@@ -44,7 +49,9 @@ class LoadedModel {
   /// Number types of the weights and of the cache.
   [[nodiscard]] TransformerOptions options() const;
   [[nodiscard]] Transformer& transformer();
-  /// Facts that methods may know of the model; valid as long as this object.
+  /// The engine that computes instead of transformer(); null where that does.
+  [[nodiscard]] TransformersEngine* elsewhere() { return elsewhere_.get(); }
+  /// Facts that methods may know of the model; valid as long as this object. Null where another engine computes.
   [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
 
   /// Whether prompt and answer fit the window.
@@ -74,6 +81,7 @@ class LoadedModel {
   std::filesystem::path fitted_folder_;
   std::shared_ptr<const storage::Hierarchy> machine_;
   std::unique_ptr<Transformer> transformer_;
+  std::unique_ptr<TransformersEngine> elsewhere_;
   std::shared_ptr<const ModelFacts> facts_;
 };
 

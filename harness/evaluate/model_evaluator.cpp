@@ -13,6 +13,7 @@
 #include "harness/core/data_origin.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/engine/foreign/transformers_engine.h"
 #include "harness/evaluate/cell_procedures.h"
 #include "harness/evaluate/local_embedder.h"
 #include "harness/evaluate/method_files.h"
@@ -329,6 +330,7 @@ std::string ModelEvaluator::protocol_card(const ModelEntry& model, const Compone
             {"data_sha256", data_input(model, workload).sha256},
             {"kind", std::string(results::name(kind))}};
   if (!sampling.greedy()) card["top_p"] = sampling.top_p;
+  if (opened.elsewhere() != nullptr) card["engine"] = opened.elsewhere()->version();
   if (!metric_files.empty()) card["metric_data_sha256"] = sha256(metric_files);
   return card.dump();
 }
@@ -362,7 +364,9 @@ std::vector<results::RunInput> ModelEvaluator::inputs(const ModelEntry& model) {
 
 void ModelEvaluator::begin_model(const ModelEntry& model, const experiment::EngineSettings& engine) {
   omp_set_num_threads(engine.threads > 0 ? static_cast<int>(engine.threads) : threads_);
-  (void)loaded(model).transformer();
+  LoadedModel& opened = loaded(model);
+  if (opened.elsewhere() != nullptr) return opened.elsewhere()->load(engine.threads);
+  (void)opened.transformer();
 }
 
 void ModelEvaluator::end_model(const ModelEntry& model) {

@@ -3,38 +3,24 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "harness/core/failure.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/session.h"
+#include "harness/evaluate/against_reference.h"
 #include "harness/evaluate/describe.h"
-#include "harness/evaluate/stored_values.h"
 #include "harness/evaluate/token_overlap.h"
-#include "metrics/distribution/acceptance.h"
-#include "metrics/distribution/divergence.h"
-#include "metrics/judge_prompt.h"
-#include "metrics/registry.h"
 
 namespace kvarena::evaluate {
 namespace {
 
 using experiment::SampleOutcome;
-using nlohmann::json;
 
 /// Keeps everything and takes no part in any pass.
 class FullKv final : public Method {
  public:
   [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
-};
-
-/// Full KV's answer, with the logits of every step.
-struct Reference {
-  std::vector<int32_t> tokens;
-  std::vector<std::vector<float>> logits;  // [steps][vocab_size]
-  int64_t bytes = 0;                       // of the prompt's full cache
 };
 
 /// One method on its way through the sample.
@@ -56,24 +42,11 @@ void run_alone(Transformer& model, Session& session) {
 Reference run_reference(Transformer& model, const Prefill& prompt, const Request& request) {
   Reference reference;
   static const FullKv full;  // outlives the prompt
-  SessionOptions options = session_options(request);
-  options.on_logits = [&](int64_t, std::span<const float> row) {
-    reference.logits.emplace_back(row.begin(), row.end());
-  };
-  const auto session = start_session(model, prompt, full, std::move(options));
+  const auto session = start_session(model, prompt, full, options_of_reference(request, reference));
   run_alone(model, *session);
   reference.tokens = session->tokens;
   reference.bytes = prompt.cache.bytes();
   return reference;
-}
-
-/// Compares a step with the reference when it continues what is known so far.
-void compare_step(Candidate& candidate, const Reference& reference, const Request& request, int64_t step,
-                  std::span<const float> row) {
-  if (step != static_cast<int64_t>(candidate.steps.size()) || step >= static_cast<int64_t>(reference.tokens.size()))
-    return;
-  candidate.steps.push_back(metrics::step_divergence(std::span<const float>(reference.logits[step]), row,
-                                                     reference.tokens[step], kl_temperature(request.sampling)));
 }
 
 /// Starts a candidate; `forced` feeds the reference's tokens.
@@ -83,11 +56,8 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt, cons
   if (forced) options.forced = reference.tokens;
   options.on_logits = [&candidate, &reference, &request, forced](int64_t step, std::span<const float> row) {
     const bool same_prefix =
-        forced || step == 0 ||
-        (candidate.session != nullptr &&
-         std::equal(candidate.session->tokens.begin(), candidate.session->tokens.end(), reference.tokens.begin(),
-                    reference.tokens.begin() + std::min<size_t>(step, reference.tokens.size())));
-    if (same_prefix) compare_step(candidate, reference, request, step, row);
+        forced || step == 0 || (candidate.session != nullptr && reference.begins_with(candidate.session->tokens));
+    if (same_prefix) compare_step(candidate.steps, reference, request, step, row);
   };
   candidate.session.reset();  // its passes read the meter
   const bool metered = request.selections || (request.retrievals && candidate.retrieves);
@@ -131,81 +101,6 @@ void run_candidates(std::vector<Candidate*> candidates, Transformer& model, cons
   for (Candidate* candidate : candidates) candidate->seconds += seconds / static_cast<double>(candidates.size());
 }
 
-/// Scores the answer. `full_answer`: full KV's, for metrics that compare with it.
-void add_scores(results::SampleResult& result, const Request& request, const std::string& full_answer) {
-  const json extras = json::parse(request.sample->extras);
-  const std::vector<std::string> full = {full_answer};
-  for (const std::string& id : request.metrics) {
-    const metrics::MetricEntry& metric = metrics::find_metric(id);
-    const metrics::MetricScore score = metrics::score_sample(
-        metric, {result.prediction, metric.against_full_cache ? full : request.sample->references, extras});
-    result.values.push_back({.metric = id, .value = score.score, .unit = metric.unit});
-    for (const metrics::StoredMetric& beside : metric.stored) {
-      if (const auto value = score.values.find(beside.name); value != score.values.end())
-        add(result, beside, value->second);
-    }
-  }
-}
-
-/// Adds what a judge will be told beside the answer, for each metric that needs one.
-void add_judge_requests(results::SampleResult& result, const Request& request) {
-  json row = json::parse(request.sample->extras);
-  if (!row.contains("prompt")) row["prompt"] = request.sample->messages.back().content;
-  for (const std::string& id : request.judged) {
-    const metrics::JudgeQuestion& question = *metrics::find_metric(id).judge;
-    const std::string reference = metrics::shows_reference(question.text)
-                                      ? metrics::judge_reference(question, row, request.sample->references)
-                                      : "";
-    const json told{{"metric", id}, {"request", metrics::judge_request(question, row)}, {"reference", reference}};
-    result.events.push_back({.event = results::JudgeRequest::kEvent, .data_json = told.dump()});
-  }
-}
-
-void add_departure(results::SampleResult& result, const std::vector<int32_t>& answer, const Reference& reference) {
-  const auto differ = std::ranges::mismatch(answer, reference.tokens);
-  const bool same = answer == reference.tokens;
-  const double position =
-      same ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(differ.in1 - answer.begin());
-  add(result, metrics::kExactMatchFull, same ? 1.0 : 0.0);
-  add(result, metrics::kFirstDivergence, position);
-}
-
-void add_rounds(results::SampleResult& result, const Session& session) {
-  if (session.rounds.empty()) return;
-  std::vector<float> drafted, accepted;
-  metrics::AcceptanceSummary total;
-  for (const VerifyRound& round : session.rounds) {
-    ++total.rounds;
-    total.drafted += round.drafted;
-    total.accepted += round.accepted;
-    total.emitted += round.emitted;
-    drafted.push_back(static_cast<float>(round.drafted));
-    accepted.push_back(static_cast<float>(round.accepted));
-  }
-  add(result, metrics::kAcceptanceRate, total.acceptance_rate());
-  add(result, metrics::kAcceptanceLength, total.mean_acceptance_length());
-  add(result, metrics::kTokensPerVerify, total.mean_tokens_per_round());
-  add_series(result, metrics::kDraftedTokens, std::move(drafted));
-  add_series(result, metrics::kAcceptedTokens, std::move(accepted));
-}
-
-/// Describes the free-running answer, before a teacher-forced session replaces it.
-SampleOutcome free_outcome(const Candidate& candidate, const Request& request, const Reference& reference) {
-  const Session& session = *candidate.session;
-  SampleOutcome outcome;
-  results::SampleResult& result = outcome.result;
-  describe_answer(result, request, session);
-  result.references_json = json(request.sample->references).dump();
-  add_activity(result, session.activity);
-  add_scores(result, request, answer_text(request, reference.tokens));
-  add_judge_requests(result, request);
-  add_bytes(result, session, reference.bytes);
-  add_traffic(result, session, request);
-  add_rounds(result, session);
-  add_reuse(result, session);
-  return outcome;
-}
-
 /// Runs every method freely and, from where its answer departs, along the reference.
 std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transformer& model, const Prefill& prompt,
                                             const Request& request, std::span<const EvaluatedMethod> methods,
@@ -225,7 +120,7 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
   for (size_t i = 0; i < candidates.size(); ++i) {
     Candidate& candidate = candidates[i];
     if (!candidate.failure.empty()) continue;
-    outcomes[i] = free_outcome(candidate, request, reference);
+    outcomes[i] = free_outcome(*candidate.session, request, reference);
     outcomes[i].result.active = methods[i].reference || candidate.session->activity.acted();
     answers[i] = candidate.session->tokens;
     if (candidate.steps.size() < reference.tokens.size()) departed.push_back(&candidate);

@@ -58,6 +58,22 @@ void check_engine(const EngineSettings& engine, Problems& problems) {
                "an emulated link in \"host_link\" (pcie4_x16, ...), of which this is the rate");
 }
 
+/// Refuses what only this project's own engine can do.
+void check_engines(const ExperimentConfig& config, Problems& problems) {
+  for (size_t i = 0; i < config.models.size(); ++i) {
+    const ModelEntry& model = config.models[i];
+    if (!model.elsewhere()) continue;
+    const std::string place = fmt::format("models[{}].engine", i);
+    const auto refuse = [&](const std::string& found, const char* expected) {
+      problems.add(place, fmt::format("{} and {}", model.engine, found), expected);
+    };
+    if (config.timing || config.serving)
+      refuse("a group \"timing\" or \"serving\"", "quality alone, in a config of its own");
+    if (model.kv_dtype != model.dtype) refuse("a kv_dtype of its own", "a cache in the dtype of the weights");
+    if (!model.devices.empty()) refuse("\"devices\"", "one device");
+  }
+}
+
 void check_serving(const ServingSettings& serving, Problems& problems) {
   if (serving.load.empty()) problems.add("serving.load", "no point", "at least one");
   if (serving.arrivals == "clients") {
@@ -157,6 +173,12 @@ void ModelEntry::parameters(ParameterVisitor& p) {
       .doc(
           "numbers of the devices among which the model's layers are divided, each once, where `device` is cuda; "
           "empty = the first ones, as many as it needs; bits of results are the same for any");
+  p("engine", engine)
+      .one_of({"kvarena", "transformers"})
+      .doc(
+          "what computes: kvarena itself, or Hugging Face's transformers in a Python process (KVARENA_PYTHON), with "
+          "full "
+          "KV or, as the method \"kvpress\", any press of kvpress");
 }
 
 std::string ModelEntry::parameters_json(bool placement) const {
@@ -165,6 +187,7 @@ std::string ModelEntry::parameters_json(bool placement) const {
   if (!placement || devices.empty()) values.erase("devices");
   if (device == "cpu") values.erase("device");
   if (thinking == "auto") values.erase("thinking");
+  if (!elsewhere()) values.erase("engine");
   return values.dump();
 }
 
@@ -388,6 +411,7 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
     config.contexts = read_contexts(whole["contexts"], validators, problems);
     if (!config.serving) problems.add("contexts", "no \"serving\" beside it", "how requests about them arrive");
   }
+  check_engines(config, problems);
   if (whole.contains("output")) read_group(whole["output"], "output", config.output, problems);
   if (whole.contains("table")) config.table = read_table(whole["table"], problems);
   if (whole.contains("published")) config.published = read_published(whole["published"], problems);

@@ -27,6 +27,7 @@ struct ModelEntry {
   std::string thinking = "auto";       // told to the chat template: on, off; auto = its own default
   std::string device = "cpu";          // cpu or cuda; decides the last bits of results, and times
   std::vector<int64_t> devices;        // numbers of those that share the layers; empty = as many as the model needs
+  std::string engine = "kvarena";      // or transformers: a Python process computes, with caches of its own
   std::string source;                  // where it comes from, huggingface.co/ORG/NAME; decides no result
 
   void parameters(ParameterVisitor& p);
@@ -38,6 +39,7 @@ struct ModelEntry {
   [[nodiscard]] std::filesystem::path file(const std::filesystem::path& home) const;
   /// A command or words that say how to bring the checkpoint.
   [[nodiscard]] std::string how_to_get(const std::filesystem::path& home) const;
+  [[nodiscard]] bool elsewhere() const { return engine != "kvarena"; }
 };
 
 /// How much of a prompt a method compresses, and what follows. `seen`: all of it. `unseen`: the context alone, of which

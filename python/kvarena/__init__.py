@@ -3,11 +3,28 @@
     kvarena --plugin mine.py run config.json     runs what mine.py defines with `scorer`, `Scorer`, `Codec` or `Retriever`
     kvarena.run(config, methods=[MyScorer])      the same from Python
     kvarena.open("run.db").samples()             reads what a run stored
+    kvarena.inspect("A prompt", "snapkv:keep=0.5")   shows what a method keeps of a prompt
 """
 
+from .inspecting import Inspection, inspect
 from .methods import Codec, Entries, Layer, Range, Retriever, Scorer, Step, scorer
 from .program import Refused
 from .results import Results, open
 from .running import run
 
-__all__ = ["Codec", "Entries", "Layer", "Range", "Refused", "Results", "Retriever", "Scorer", "Step", "open", "run", "scorer"]
+__all__ = [
+    "Codec",
+    "Entries",
+    "Inspection",
+    "Layer",
+    "Range",
+    "Refused",
+    "Results",
+    "Retriever",
+    "Scorer",
+    "Step",
+    "inspect",
+    "open",
+    "run",
+    "scorer",
+]

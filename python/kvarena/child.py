@@ -42,16 +42,25 @@ class Channel:
         self._map(where["bytes"])
         return self._view(where["offset"], where["shape"], where["dtype"])
 
-    def write(self, parts, shape):
-        """Writes arrays of one shape, one behind the other, to where the program reads them. Returns the place."""
-        shape = [len(parts), *shape]
+    def room(self, shape):
+        """Room for float32 numbers that the program reads: a place as messages have it, and the array there."""
         self.send({"want": "room", "shape": shape})
         where = self.receive()
         self._map(where["bytes"])
-        place = self._view(where["offset"], shape, "float32")
+        return {"offset": where["offset"], "shape": shape}, self._view(where["offset"], shape, "float32")
+
+    def write(self, parts, shape):
+        """Writes arrays of one shape, one behind the other, to where the program reads them. Returns the place."""
+        place, array = self.room([len(parts), *shape])
         for i, part in enumerate(parts):
-            place[i] = part.detach() if hasattr(part, "detach") else part
-        return {"offset": where["offset"], "shape": shape}
+            array[i] = part.detach() if hasattr(part, "detach") else part
+        return place
+
+    def next(self, room, logits):
+        """Shows the program a row of logits. Returns its answer, no number or one."""
+        place, array = room
+        array[:] = logits
+        return self.array("next", place)
 
     def _map(self, size):
         if size != self._bytes:  # arrays of the smaller map hold it
@@ -76,7 +85,7 @@ class Channel:
 
 
 def load(file):
-    """The scorers, codecs and retrievers that the file defines or lists as METHODS, by name, and its __version__."""
+    """The scorers, codecs, retrievers and engines that the file defines or lists as METHODS, by name, and its __version__."""
     file = pathlib.Path(file)
     sys.path.insert(0, str(file.parent))
     name = "plugin " + file.stem  # no other module's
@@ -87,7 +96,7 @@ def load(file):
     here = [value for value in vars(module).values() if getattr(value, "__module__", None) == name]
     found = {}
     for value in [*here, *getattr(module, "METHODS", [])]:
-        if isinstance(value, type) and issubclass(value, (methods.Scorer, methods.Codec, methods.Retriever)):
+        if isinstance(value, type) and issubclass(value, methods.KINDS):
             description = methods.describe(value)
             found[description["name"]] = (value, description)
     if not found:
@@ -117,7 +126,9 @@ def make(classes, name, settings, made):
 
 def facts(method):
     """What a scorer reads and protects; how a codec's bytes are counted, and what it leaves in 16 bits; what a retriever
-    always attends to."""
+    always attends to. Nothing of an engine."""
+    if isinstance(method, methods.Engine):
+        return {}
     if isinstance(method, methods.Codec):
         found = {"bits": float(method.bits), "block": int(method.block), "residual": int(method.residual)}
         if not 0 < found["bits"] <= 32 or found["block"] < 1 or found["residual"] < 0:
@@ -170,7 +181,11 @@ def select(retriever, request, channel):
     return channel.write([checked(scores, "score()", shape, "[kv_heads, n] or [q_heads, n]")], shape)
 
 
-ACTS = {"score": score, "code": code, "select": select}
+def reply(engine, request, channel):
+    return engine.answer(request, channel)
+
+
+ACTS = {"score": score, "code": code, "select": select, "answer": reply}
 
 
 def answer(classes, request, channel, made):

@@ -201,9 +201,28 @@ class Retriever(Method):
         raise NotImplementedError
 
 
+class Engine(Method):
+    """A model that answers requests by itself, beside the program's own engine; the program has one such file."""
+
+    def answer(self, request, channel):
+        """Returns what the answer took, once the program has said that it ends."""
+        raise NotImplementedError
+
+
+KINDS = (Scorer, Codec, Retriever, Engine)
+
+
 def scorer(function=None, *, name="", title="", paper="", **needs):
     """Makes a scorer of score(layer, *, PARAMETERS). `needs` are the attributes of Scorer: window=32, recent=32,
-    prompt_attention=True. A number may be given as a parameter's name: window="window"."""
+    prompt_attention=True. A number may be given as a parameter's name: window="window".
+
+    >>> @kvarena.scorer(recent="newest")
+    ... def small_keys(layer, *, newest: int = 8):
+    ...     "Keeps entries with small keys."
+    ...     return -(layer.keys**2).sum(-1)
+    >>> small_keys.name, small_keys().recent, small_keys(newest=2).recent
+    ('small_keys', 8, 2)
+    """
 
     def decorate(function):
         known = {key for kind in (Method, Scorer) for key in vars(kind) if not key.startswith("_")}
@@ -267,11 +286,11 @@ def _parameter(method, parameter):
 
 
 def describe(method):
-    """What the program needs to know of a subclass of Scorer, Codec or Retriever, as JSON."""
+    """What the program needs to know of a subclass of one of KINDS, as JSON."""
     own = method.__init__ is not object.__init__
     parameters = list(inspect.signature(method.__init__).parameters.values())[1:] if own else []
     summary = (inspect.getdoc(method) or "").split("\n\n")[0].replace("\n", " ") if method.__doc__ else ""
-    kind = next(kind for kind in (Scorer, Codec, Retriever) if issubclass(method, kind))
+    kind = next(kind for kind in KINDS if issubclass(method, kind))
     return {
         "kind": kind.__name__.lower(),
         "dense_layers": int(getattr(method, "dense_layers", 0)),

@@ -6,7 +6,7 @@
     results                                # in a notebook: the report
 
 Frames are pandas' where it is installed, else polars'; `library="polars"` chooses. pandas frames carry the units of their
-metrics in `frame.attrs["units"]`.
+metrics in `frame.attrs["units"]`; `results.units` has them all.
 """
 
 import importlib.util
@@ -26,6 +26,22 @@ def open(path, library=None):
 
 
 class Results:
+    """What a database holds.
+
+    >>> results
+    kvarena.open('...run.db'): 2 cells, 4 samples
+    >>> summary = results.summary()
+    >>> summary.method.tolist(), summary.n.tolist()
+    (['full', 'knorm keep=0.5'], [2, 2])
+    >>> summary.attrs["units"]["kl_nats"], results.units["resident_bytes"]
+    ('nats', 'bytes')
+    >>> results.samples().shape[0], results.series("kl_nats").step.min().item()
+    (4, 0)
+    >>> text, nothing_worse = results.compare(results)
+    >>> nothing_worse
+    True
+    """
+
     def __init__(self, path, library=None):
         self.path = pathlib.Path(path)
         if not self.path.is_file():
@@ -37,6 +53,12 @@ class Results:
             self._rows("SELECT 1 FROM v_cells LIMIT 1")
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{path}: no database of kvarena ({error})") from None
+
+    @property
+    def units(self):
+        """The unit of each metric and series."""
+        rows = self._rows("SELECT DISTINCT metric, unit FROM v_scores UNION SELECT DISTINCT name, unit FROM series")
+        return {row["metric"]: row["unit"] for row in rows}
 
     def cells(self):
         """A row a cell: its state, how many samples are done, why it failed."""

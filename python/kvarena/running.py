@@ -26,14 +26,14 @@ def run(config, *options, methods=(), database=None):
         if isinstance(config, dict):
             place = pathlib.Path(folder) / place.name
             place.write_text(json.dumps(config), encoding="utf-8")
-        plugins = [word for file in _plugins(methods, database) for word in ("--plugin", str(file))]
+        plugins = [word for file in plugins_of(methods, database) for word in ("--plugin", str(file))]
         words = [*plugins, "run", str(place), "--database", str(database), "--quiet", *options]
         _watch(words, database)
     return Results(database)
 
 
-def _plugins(methods, database):
-    """Files that define the methods: their modules', and one written beside the database for those of a notebook."""
+def plugins_of(methods, database):
+    """Files that define the methods: their modules', and one written beside `database` for those of a notebook."""
     files, loose = [], []
     for method in methods:
         file = getattr(sys.modules.get(method.__module__), "__file__", None)

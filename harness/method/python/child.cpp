@@ -114,11 +114,14 @@ json PythonChild::ask(const json& request, const Tensors& tensors) {
 
 at::Tensor PythonChild::ask_tensor(const json& request, const Tensors& tensors) {
   const std::scoped_lock lock(one_at_a_time_);
-  const json done = exchange(request, tensors);
-  const auto offset = done.at("offset").get<size_t>();
-  const auto shape = done.at("shape").get<std::vector<int64_t>>();
-  KVARENA_ASSERT(offset + bytes_of(done["shape"]) <= used_, "Python points beside its memory");
-  return at::from_blob(mapped_ + offset, shape, at::kFloat).clone();
+  return written(exchange(request, tensors)).clone();
+}
+
+at::Tensor PythonChild::written(const json& place) const {
+  const auto offset = place.at("offset").get<size_t>();
+  const auto shape = place.at("shape").get<std::vector<int64_t>>();
+  KVARENA_ASSERT(offset + bytes_of(place["shape"]) <= used_, "Python points beside its memory");
+  return at::from_blob(mapped_ + offset, shape, at::kFloat);
 }
 
 json PythonChild::exchange(const json& request, const Tensors& tensors) {

@@ -5,7 +5,7 @@
 //
 //   program: {"make": NAME, "settings": {...}}          Python: {"done": {...}} or {"error": TEXT}
 //   program: {"score": NAME, "settings": {...}, ...}    Python: {"want": TENSOR, ...}, as often as it likes
-//   program: {"code": NAME, ...} or {"select": NAME, ...}     Python: likewise
+//   program: {"code": NAME, ...}, {"select": NAME, ...} or {"answer": NAME, ...}     Python: likewise
 //   program: {"offset": BYTES, "shape": [...], ...}     Python: the same again, or as to "make"
 
 #include <ATen/core/Tensor.h>
@@ -38,6 +38,9 @@ class PythonChild {
   /// As ask(), where the answer is {"offset", "shape"} of float32 numbers that Python wrote, [parts, ...]. Returns a
   /// copy.
   [[nodiscard]] at::Tensor ask_tensor(const nlohmann::json& request, const Tensors& tensors);
+  /// float32 numbers that Python wrote to this place, {"offset", "shape"}, in the request that is under way or was the
+  /// last. They hold until the next.
+  [[nodiscard]] at::Tensor written(const nlohmann::json& place) const;
 
  private:
   [[nodiscard]] nlohmann::json start();

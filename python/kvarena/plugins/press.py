@@ -8,53 +8,27 @@ Needs kvpress with its transformers. Of the model, transformers loads the weight
 rotation); keys, values and attention inputs are the engine's, and so are the budget and what is kept.
 """
 
-import ast
-import os
 import pathlib
 from typing import Annotated
 
 import torch
 
-from kvarena import Scorer
+from kvarena import Scorer, hf
 
 _LARGEST_DIFFERENCE = 0.05  # of a layer's keys, relative to their norm: the engine may compute in fewer bits
 
 
-def build(text):
-    """A press of its constructor: names of kvpress, called with literals and other presses."""
+def require_scores(press, text):
+    """Raises where the press is none that scores entries."""
     import kvpress
 
-    def value(node):
-        if not isinstance(node, ast.Call):
-            return ast.literal_eval(node)
-        kind = getattr(kvpress, getattr(node.func, "id", ""), None)
-        if not isinstance(kind, type):
-            raise ValueError(f"press {ast.unparse(node.func)}: kvpress has none of that name")
-        return kind(*map(value, node.args), **{word.arg: value(word.value) for word in node.keywords})
-
-    press = value(ast.parse(text.strip(), mode="eval").body)
     if not isinstance(press, kvpress.ScorerPress):
-        raise ValueError(f"press {text}: found no ScorerPress; only those give scores, others act inside of attention")
+        raise ValueError(
+            f"press {text}: found no ScorerPress; only those give scores, others act inside of attention and run beside a"
+            ' model with "engine": "transformers"'
+        )
     if isinstance(press, (kvpress.ObservedAttentionPress, kvpress.PyramidKVPress)):
         raise ValueError(f"press {text}: it reads whole attention matrices or sets budgets of its own; see h2o, pyramidkv")
-    return press
-
-
-def load(path):
-    """The model of a folder in Hugging Face layout, or of a GGUF file, with what presses expect of its attention."""
-    from transformers import AutoModelForCausalLM
-
-    path = pathlib.Path(path).expanduser()
-    if not path.exists():
-        home = pathlib.Path(os.environ.get("KVARENA_HOME") or pathlib.Path.home() / ".cache" / "kvarena")
-        path = home / "models" / path
-    files = [path] if path.is_file() else sorted(path.glob("*.gguf"))
-    where = (files[0].parent, {"gguf_file": files[0].name}) if files else (path, {})
-    model = AutoModelForCausalLM.from_pretrained(where[0], dtype=torch.float32, attn_implementation="eager", **where[1])
-    body = getattr(model.model, "language_model", model.model)
-    for layer in body.layers:
-        layer.self_attn.rotary_emb = body.rotary_emb
-    return model.eval(), body
 
 
 class KvPress(Scorer):
@@ -70,16 +44,19 @@ class KvPress(Scorer):
         press: Annotated[str, "the press, as Python writes it"] = "KnormPress()",
         model: Annotated[str, "the model under evaluation: a folder, a .gguf file, or one in KVARENA_HOME"] = "smollm2-135m",
     ):
-        self._press = build(press)
+        self._press = hf.build(press)
+        self._text = press
         self._path = model
         self._model = None
 
     @torch.no_grad()
     def score(self, layer):
+        require_scores(self._press, self._text)
         if layer.decoding or layer.n != layer.prompt_tokens:
             raise ValueError("presses score the whole prompt once; found a cache that was compressed or decoded into")
         if self._model is None:
-            self._model, self._body = load(self._path)
+            self._model = hf.load(self._path)
+            self._body = hf.body(self._model)
             self._press.post_init_from_model(self._model)
         module = self._body.layers[layer.layer].self_attn
         hidden, keys, values = layer.hidden[None], layer.keys[None], layer.values[None]

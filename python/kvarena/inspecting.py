@@ -1,0 +1,68 @@
+"""What a method keeps of one prompt, as arrays and a picture."""
+
+import json
+import pathlib
+import tempfile
+
+from . import program
+from .running import plugins_of
+
+
+def inspect(prompt, method, *options, methods=(), steps=0):
+    """Compresses a prompt, text or token ids, and returns an Inspection. `method` is written as in a config, or in the
+    short form of the command line; `methods` are those of Python that it may name, `options` are those of the command
+    `kvarena inspect` ("--model", "smollm2-135m"). With `steps` so many tokens are decoded under the method.
+
+    >>> kept = inspect("The quick brown fox jumps over the lazy dog.", "streaming_llm:tokens=6")
+    >>> kept.positions[0][0].tolist()
+    [0, 1, 2, 3, 9, 10]
+    >>> kept.mask.shape, kept.mask.sum(axis=-1).min().item()
+    ((30, 3, 11), 6)
+    >>> kept.resident_bytes < kept.full_bytes
+    True
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        found, picture = pathlib.Path(folder) / "found.json", pathlib.Path(folder) / "kept.svg"
+        plugins = [word for file in plugins_of(methods, pathlib.Path(folder) / "inspect") for word in ("--plugin", str(file))]
+        asked = ["--prompt", prompt] if isinstance(prompt, str) else ["--ids", ",".join(map(str, prompt))]
+        written = method if isinstance(method, str) else json.dumps(method)
+        words = [*plugins, "inspect", *asked, "--method", written, "--steps", str(steps), *options]
+        program.run(*words, "--output", str(found), "--picture", str(picture))
+        return Inspection(json.loads(found.read_text(encoding="utf-8")), picture.read_text(encoding="utf-8"))
+
+
+class Inspection:
+    """A method's effect on one prompt. `picture` is an SVG, which a notebook shows; `facts` all that the program says."""
+
+    def __init__(self, facts, picture):
+        self.facts = facts
+        self.picture = picture
+        self.tokens = facts["tokens"]
+        self.resident_bytes = facts["resident_bytes"]
+        self.full_bytes = facts["full_bytes"]
+
+    @property
+    def positions(self):
+        """The positions that each head holds after the prompt, ascending: [layers][kv_heads] arrays of int32."""
+        import numpy
+
+        return [[numpy.array(head, dtype=numpy.int32) for head in layer["positions"]] for layer in self.facts["layers"]]
+
+    @property
+    def mask(self):
+        """Which positions are held: bool, [layers, kv_heads, tokens]."""
+        import numpy
+
+        positions = self.positions
+        mask = numpy.zeros((len(positions), len(positions[0]), len(self.tokens)), dtype=bool)
+        for layer, heads in enumerate(positions):
+            for head, held in enumerate(heads):
+                mask[layer, head, held] = True
+        return mask
+
+    def _repr_svg_(self):
+        return self.picture
+
+    def __repr__(self):
+        share = self.resident_bytes / self.full_bytes
+        return f"{json.dumps(self.facts['method'])} on {len(self.tokens)} tokens: {share:.1%} of full KV's bytes"
