@@ -150,18 +150,18 @@ std::string table(const std::vector<ParityPair>& pairs, const std::vector<Parity
 std::string heading(const Options& options, const std::vector<Request>& requests, const std::string& version) {
   double tokens = 0;
   for (const Request& request : requests) tokens += static_cast<double>(request.asked_tokens());
-  return fmt::format(
-      "# Parity with kvpress\n\n"
-      "{} in f32 on {} prompts of `{}`, {:.0f} tokens on average, keep {}; {}. Both engines read the same token ids "
-      "and "
-      "choose tokens by the same rule. A line is our method beside the press that it restates. *Kept alike*: entries "
-      "that "
-      "both keep, of those of the side that keeps more, mean over layers and heads. *KL between*: from our logits to "
-      "theirs along our full KV's answer, mean over steps; *KL to full KV*, score (`{}`) and seconds of prompt and "
-      "answer: "
-      "ours / theirs.\n\n",
-      options.model, requests.size(), options.workload, tokens / static_cast<double>(requests.size()), options.keep,
-      version, requests.front().metrics.front());
+  constexpr const char* kText = R"(# Parity with kvpress
+
+Model {} in f32, keep {}; prompts: {} of `{}`, {:.0f} tokens on average; {}. Both engines read the same token ids, and tokens
+are chosen by one rule. A row is our method beside the press that it restates.
+
+- Kept alike: entries that both keep, of those of the side that keeps more, mean over layers and heads.
+- KL between: from our logits to theirs along our full KV's answer, mean over steps.
+- KL to full KV in each engine, score (`{}`) and seconds of prompt and free answer: ours / theirs.
+
+)";
+  return fmt::format(kText, options.model, options.keep, requests.size(), options.workload,
+                     tokens / static_cast<double>(requests.size()), version, requests.front().metrics.front());
 }
 
 std::vector<Request> requests_of(const Options& options, const experiment::ExperimentConfig& config,

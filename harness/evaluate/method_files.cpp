@@ -48,11 +48,12 @@ std::vector<ParameterInfo> settings_of(Method& method) {
   return list_parameters([&](ParameterVisitor& p) { method.parameters(p); });
 }
 
-/// Whether the method's setting `key` is a free text, which names weights.
-bool names_weights(Method& method, const std::string& key) {
-  const auto settings = settings_of(method);
+/// Whether the setting `key` of the method of that name is a free text that is empty unless said: it names weights.
+bool names_weights(const std::string& name, const std::string& key) {
+  const auto settings = settings_of(*find_method(name)->create());
   const auto found = std::ranges::find(settings, key, &ParameterInfo::name);
-  return found != settings.end() && found->type == ParameterInfo::Type::string && found->choices.empty();
+  return found != settings.end() && found->type == ParameterInfo::Type::string && found->choices.empty() &&
+         json::parse(found->default_json).get<std::string>().empty();
 }
 
 /// Whether a setting of the method could be "fitted" and is something else.
@@ -106,7 +107,7 @@ void collect(const json& settings, const std::string& prefix, const FileSources&
     if (const auto path = file_named(value, sources.models)) {
       files.push_back({.setting = prefix + key, .path = *path});
       named = true;
-    } else if (method && !value.get_ref<const std::string&>().empty() && names_weights(*method, key)) {
+    } else if (method && !value.get_ref<const std::string&>().empty() && names_weights(settings["name"], key)) {
       files.push_back(absent_file(prefix + key, value, sources.models));
       named = true;
     }

@@ -12,6 +12,7 @@ import socket
 import sys
 import traceback
 
+os.environ.setdefault("TQDM_DISABLE", "1")  # no bars among the program's lines
 sys.path[0] = str(pathlib.Path(__file__).resolve().parent.parent)  # this folder has modules of common names
 
 from kvarena import methods  # noqa: E402

@@ -79,7 +79,9 @@ class Results:
         rows = self._rows(
             f"SELECT {', '.join('s.' + name for name in _CELL)}, s.sample_id, s.prompt_tokens, s.output_tokens,"
             " s.prediction, s.references_json, s.finish_reason, s.active, v.metric, v.value, v.unit"
-            " FROM v_samples s LEFT JOIN sample_values v USING (cell_id, sample_id)"
+            " FROM v_samples s JOIN cells c ON c.cell_id = s.cell_id"
+            " LEFT JOIN sample_values v ON v.cell_id = s.cell_id AND v.sample_id = s.sample_id"
+            " ORDER BY c.experiment, c.position, s.sample_index"
         )
         for row in rows:
             references = row.pop("references_json")

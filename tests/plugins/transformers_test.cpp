@@ -120,28 +120,27 @@ TEST_F(Elsewhere, FullAndPressesFillTheSameDatabase) {
 TEST_F(Elsewhere, ParityFindsTheSameEntries) {
   const LongModelFolder model;
   const ScratchFolder scratch;
-  std::ofstream(scratch / "pairs.json") << R"([{"method": {"name": "full"}}, {"press": "KnormPress()", "method" : {
-    "name" : "knorm"
-  }
-},
+  std::ofstream(scratch / "pairs.json") << R"json([{"method": {"name": "full"}},
+    {"press": "KnormPress()", "method": {"name": "knorm"}},
     {"press": "SnapKVPress(window_size=8)", "method": {"name": "snapkv", "window": 8}},
     {"press": "AdaKVPress(KeyDiffPress())", "method": {"name": "adakv", "scorer": "keydiff"}},
     {"press": "KnormPress()", "method": {"name": "streaming_llm"}}, {"press": "LeverageScorePress()"},
-    {"press": "ThinKPress()", "method": {"name": "knorm"}}])";
-  const Finished finished = run_kvarena({"parity", "--model", model.path(), "--workload", "needle:words=[60]", "--prompts",
-                                         "1", "--tokens", "4", "--pairs", "pairs.json", "--output", "table.md"},
-                                        {.folder = scratch.path()});
-EXPECT_EQ(finished.code, 1) << finished.err;  // a press that takes no budget
-std::ifstream file(scratch / "table.md");
-const std::string table((std::istreambuf_iterator<char>(file)), {});
-for (const char* row :
-     {"| `full` | full KV | 100.00% |", "| `knorm` | `KnormPress()` | 100.00% |",
-      "| `snapkv:window=8` | `SnapKVPress(window_size=8)` | 100.00% |",
-      "| `adakv:scorer=keydiff` | `AdaKVPress(KeyDiffPress())` | 100.00% |", "| – | `LeverageScorePress()` | – |",
-      "| `knorm` | `ThinKPress()` | – |", "- `ThinKPress()`, transformers: "}) {
-  EXPECT_TRUE(contains(table, row)) << row << "\n" << table;
-}
-EXPECT_FALSE(contains(table, "| `streaming_llm` | `KnormPress()` | 100.00% |")) << table;
+    {"press": "ThinKPress()", "method": {"name": "knorm"}}])json";
+  const Finished finished =
+      run_kvarena({"parity", "--model", model.path(), "--workload", "needle:words=[60]", "--prompts", "1", "--tokens",
+                   "4", "--pairs", "pairs.json", "--output", "table.md"},
+                  {.folder = scratch.path()});
+  EXPECT_EQ(finished.code, 1) << finished.err;  // a press that takes no budget
+  std::ifstream file(scratch / "table.md");
+  const std::string table((std::istreambuf_iterator<char>(file)), {});
+  for (const char* row :
+       {"| `full` | full KV | 100.00% |", "| `knorm` | `KnormPress()` | 100.00% |",
+        "| `snapkv:window=8` | `SnapKVPress(window_size=8)` | 100.00% |",
+        "| `adakv:scorer=keydiff` | `AdaKVPress(KeyDiffPress())` | 100.00% |", "| – | `LeverageScorePress()` | – |",
+        "| `knorm` | `ThinKPress()` | – |", "- `ThinKPress()`, transformers: "}) {
+    EXPECT_TRUE(contains(table, row)) << row << "\n" << table;
+  }
+  EXPECT_FALSE(contains(table, "| `streaming_llm` | `KnormPress()` | 100.00% |")) << table;
 }
 
 TEST(WithoutTransformers, OneSentenceSaysSo) {

@@ -94,6 +94,33 @@ class Module(unittest.TestCase):
         self.assertTrue((lengths["min"] == 0).all() and (lengths["max"] + 1 == lengths["count"]).all())
         self.assertEqual(set(series.unit), {"nats"})
 
+    def test_units_are_there_whatever_the_frame(self):
+        self.assertEqual(self.results.units["kl_nats"], "nats")
+        self.assertLessEqual(set(self.results.summary().attrs["units"]), set(self.results.units))
+        if importlib.util.find_spec("polars") is None:
+            self.skipTest("polars is absent")
+        frames = kvarena.open(self.database, library="polars")
+        self.assertEqual(frames.summary()["n"].to_list(), [3, 3, 3])
+        self.assertEqual(frames.samples()["kl_nats"].to_list(), list(self.results.samples()["kl_nats"]))
+
+    def test_samples_come_in_the_config_s_order(self):
+        methods = list(dict.fromkeys(self.results.samples().method))
+        self.assertEqual(methods, ["full", "built in", "in a cell"])
+
+    def test_inspection_is_arrays_and_a_picture(self):
+        prompt = [7 + 3 * i % 40 for i in range(30)]
+        kept = kvarena.inspect(prompt, {"name": "half_norm", "keep": 0.5}, methods=[CELL.half_norm])
+        twin = kvarena.inspect(prompt, "knorm:keep=0.5", steps=2)
+        self.assertEqual(kept.mask.shape, (30, 3, 30))
+        self.assertEqual(kept.mask.sum(), 30 * 3 * 15)
+        self.assertTrue((kept.mask == twin.mask).all())
+        self.assertEqual(kept.positions[2][1].tolist(), kept.mask[2, 1].nonzero()[0].tolist())
+        self.assertEqual(len(twin.facts["steps"]), 2)
+        self.assertTrue(kept._repr_svg_().startswith("<svg"))
+        self.assertIn("30 tokens", repr(kept))
+        with self.assertRaisesRegex(kvarena.Refused, "nowhere"):
+            kvarena.inspect(prompt, "nowhere")
+
     def test_differences_are_paired(self):
         paired = self.results.paired().dropna(subset=["difference"])
         self.assertGreater(len(paired), 6)

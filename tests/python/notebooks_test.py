@@ -52,16 +52,13 @@ class Notebooks(unittest.TestCase):
     def test_a_method_in_ten_lines(self):
         self.run_again("method_in_ten_lines")
 
-    def test_a_papers_table(self):
-        self.run_again("a_papers_table")
-
     def test_reading_a_database(self):
         self.run_again("reading_a_database")
 
     def test_all_are_tested(self):
         self.assertEqual(
             sorted(file.stem for file in FOLDER.glob("*.ipynb")),
-            ["a_papers_table", "method_in_ten_lines", "reading_a_database"],
+            ["method_in_ten_lines", "reading_a_database"],
         )
 
 

@@ -18,6 +18,7 @@ const fs::path kSource = KVARENA_SOURCE_DIR;
 TEST(OwnFiles, ABuildFolderHasThem) {
   EXPECT_EQ(own_file("configs"), fs::canonical(kSource / "configs"));
   EXPECT_EQ(own_file("child.py"), fs::canonical(kSource / "python/kvarena/child.py"));
+  EXPECT_EQ(own_file("plugins/engine.py"), fs::canonical(kSource / "python/kvarena/plugins/engine.py"));
   EXPECT_EQ(setup_command(), "`scripts/setup`");
 }
 
