@@ -121,7 +121,7 @@ TEST_F(Elsewhere, ParityFindsTheSameEntries) {
   const LongModelFolder model;
   const ScratchFolder scratch;
   std::ofstream(scratch / "pairs.json") << R"json([{"method": {"name": "full"}},
-    {"press": "KnormPress()", "method": {"name": "knorm"}},
+    {"press": "KeyDiffPress()", "method": {"name": "keydiff"}},
     {"press": "SnapKVPress(window_size=8)", "method": {"name": "snapkv", "window": 8}},
     {"press": "AdaKVPress(KeyDiffPress())", "method": {"name": "adakv", "scorer": "keydiff"}},
     {"press": "KnormPress()", "method": {"name": "streaming_llm"}}, {"press": "LeverageScorePress()"},
@@ -134,7 +134,7 @@ TEST_F(Elsewhere, ParityFindsTheSameEntries) {
   std::ifstream file(scratch / "table.md");
   const std::string table((std::istreambuf_iterator<char>(file)), {});
   for (const char* row :
-       {"| `full` | full KV | 100.00% |", "| `knorm` | `KnormPress()` | 100.00% |",
+       {"| `full` | full KV | 100.00% |", "| `keydiff` | `KeyDiffPress()` | 100.00% |",
         "| `snapkv:window=8` | `SnapKVPress(window_size=8)` | 100.00% |",
         "| `adakv:scorer=keydiff` | `AdaKVPress(KeyDiffPress())` | 100.00% |", "| – | `LeverageScorePress()` | – |",
         "| `knorm` | `ThinKPress()` | – |", "- `ThinKPress()`, transformers: "}) {
