@@ -96,10 +96,10 @@ TEST_F(Elsewhere, FullAndPressesFillTheSameDatabase) {
   const double entry = 3 * 2 * 2 * 32 * sizeof(float);  // layers, keys and values, kv heads, head_dim
   const double tokens = full["full_kv_bytes"] / entry;
   EXPECT_EQ(tokens, std::floor(tokens)) << "whole entries";
-  Values& knorm = values["elsewhere, kvpress press=KnormPress() keep=0.5"];
+  Values& knorm = values["elsewhere, kvpress keep=0.5 press=KnormPress()"];
   EXPECT_EQ(knorm["resident_bytes"], std::floor(tokens * 0.5) * entry);
   EXPECT_GT(knorm["kl_nats"], 0);
-  Values& ada = values["elsewhere, kvpress press=AdaKVPress(KnormPress()) keep=0.5"];
+  Values& ada = values["elsewhere, kvpress keep=0.5 press=AdaKVPress(KnormPress())"];
   EXPECT_EQ(ada["kept_bytes_fraction"], 1) << "its cache holds what attention leaves out";
   EXPECT_GT(ada["kl_nats"], 0);
 
