@@ -1,5 +1,5 @@
 """A model in Hugging Face's transformers, with presses of kvpress: the engine of models that a config gives
-"engine": "transformers" (harness/evaluate/transformers_engine.h).
+"engine": "transformers" (harness/engine/foreign/transformers_engine.h).
 
 Prompts come as token ids, each new token is chosen by the program from the logits that it gets. Bytes are those that the
 cache's tensors hold: presses that mask entries of single heads leave them there.
