@@ -1,8 +1,6 @@
-#include <algorithm>
-#include <array>
-
 #include "harness/device/device_offload.h"
 #include "tests/support/computed_model.h"
+#include "tests/support/host_families.h"
 #include "tests/support/spread_layers.h"
 
 namespace kvarena::testing {
@@ -15,10 +13,6 @@ Transformer computed_model(const ModelConfig& config, const RandomCheckpoint& ch
   return model;
 }
 
-bool computes(const std::string& architecture) {
-  constexpr std::array kOnHost = {"gemma3_text", "glm4",  "gpt_oss", "granite",
-                                  "llama4_text", "olmo2", "phi3",    "smollm3"};
-  return std::ranges::find(kOnHost, architecture) == kOnHost.end();
-}
+bool computes(const std::string& architecture) { return !only_host_computes(architecture); }
 
 }  // namespace kvarena::testing

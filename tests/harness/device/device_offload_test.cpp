@@ -9,6 +9,7 @@
 #include "tests/support/decoding.h"
 #include "tests/support/differences.h"
 #include "tests/support/golden_model.h"
+#include "tests/support/host_families.h"
 #include "tests/support/observing.h"
 #include "tests/support/offloaded_model.h"
 #include "tests/support/registered_method.h"
@@ -53,7 +54,7 @@ TEST(DeviceOffload, AttentionThatHooksSteerIsTheHostsWithinTheDevicesPass) {
   for (const std::string& name : testing::golden_model_names()) {
     SCOPED_TRACE(name);
     const testing::GoldenModel golden = testing::golden_model(name);
-    if (golden.config.output_norms) continue;  // Gemma 3, which no device computes
+    if (testing::only_host_computes(golden.config.architecture)) continue;
     Transformer host = golden.transformer(kF32), model = golden.transformer(kF32);
     auto owned = std::make_unique<DeviceOffload>(
         DeviceModel(golden.config, golden.checkpoint(), kF32, spread_layers(golden.config.layers)), int64_t{1} << 30);
