@@ -20,11 +20,12 @@ namespace {
 
 std::optional<fs::path> find_below(const fs::path& folder, const std::vector<std::string>& names) {
   std::vector<std::tuple<int, fs::path>> found;  // depth, path
+  std::error_code error;
   for (const std::string& name : names) {
-    if (fs::is_regular_file(folder / name)) found.emplace_back(0, folder / name);
+    if (fs::is_regular_file(folder / name, error)) found.emplace_back(0, folder / name);
   }
   if (!found.empty()) return std::get<1>(*std::ranges::min_element(found));
-  std::error_code error;
+  error.clear();
   auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     if (entry.depth() >= 3) entry.disable_recursion_pending();
@@ -40,16 +41,13 @@ std::optional<fs::path> find_below(const fs::path& folder, const std::vector<std
 
 fs::path samples_dir() { return own_file("samples"); }
 
-fs::path official_dir(const fs::path& given) {
-  if (!given.empty()) return given;
-  const char* variable = std::getenv(kDataVariable);
-  return variable && *variable ? fs::path(variable) : kvarena_home() / "data";
-}
+fs::path official_dir(const fs::path& given) { return data_dirs(given).front(); }
 
 std::vector<fs::path> data_dirs(const fs::path& given) {
+  if (!given.empty()) return {given};
   const char* variable = std::getenv(kDataVariable);
-  if (!given.empty() || (variable && *variable)) return {official_dir(given)};
-  return {official_dir(given), samples_dir()};
+  if (variable && *variable) return {variable};
+  return {kvarena_home() / "data", samples_dir()};
 }
 
 std::optional<DataFile> find_data_file(const WorkloadInfo& info, const fs::path& given) {

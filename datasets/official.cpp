@@ -14,8 +14,6 @@
 namespace kvarena::datasets {
 namespace {
 
-using namespace std::string_view_literals;
-
 constexpr auto kSums = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"bfcl/BFCL_v4_irrelevance.json", "2b6ed4c2e992cdcf5f1678a701851f944bef7550ee026ed1ddb89efed5be01a6"},
     {"bfcl/BFCL_v4_multiple.json", "aef168155ebd74b7ac2401198b201343bc7d16d7a3d7e0d4e6d8ee82c6969b2a"},

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "datasets/records.h"
@@ -16,11 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kFields = {"id", "prompt", "messages", "context", "references", "answer_prefix", "extras"};
 constexpr const char* kWithoutReferences = "kl";  // the metric of rows that have no answer
 
 void check_fields(const Row& row, const std::string& place) {
-  const std::vector<std::string> known(kFields.begin(), kFields.end());
+  static const std::vector<std::string> known = {"id",         "prompt",        "messages", "context",
+                                                 "references", "answer_prefix", "extras"};
   for (const auto& [field, value] : row.items()) {
     if (std::ranges::find(known, field) != known.end()) continue;
     fail({.place = place,
@@ -51,12 +50,13 @@ std::vector<Message> messages_of(const Row& row, const std::string& place) {
 void place_question(const std::string& context, Sample& sample) {
   sample.question = {sample.messages.size() - 1, context.size()};
   if (context.empty()) return;
-  std::string& last = sample.messages.back().content;
-  last.insert(0, context);
-  std::string before;
-  for (const Message& message : sample.messages) before += fmt::format("{}\n{}\n", message.role, message.content);
-  before.resize(before.size() - 1 - (last.size() - context.size()));
+  Message& last = sample.messages.back();
+  std::string before;  // the question
+  for (const Message& message : sample.messages) {
+    before += fmt::format("{}\n{}\n", message.role, &message == &last ? context : message.content);
+  }
   sample.context = sha256(before);
+  last.content.insert(0, context);
 }
 
 class Prompts final : public Workload {

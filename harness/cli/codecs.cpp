@@ -15,6 +15,7 @@
 #include "harness/core/own_files.h"
 #include "harness/core/page.h"
 #include "harness/engine/session/packing.h"
+#include "harness/evaluate/method_files.h"
 #include "harness/experiment/provenance.h"
 #include "harness/method/registry.h"
 #include "harness/method/stream_codec.h"
@@ -72,9 +73,8 @@ const results::PublishedValue* published_bits(const experiment::ExperimentConfig
 std::vector<Codec> codecs_of(const experiment::ExperimentConfig& config) {
   std::vector<Codec> codecs;
   for (const experiment::ComponentEntry& entry : config.methods) {
-    json spec = json::parse(entry.settings_json);
+    const json spec = evaluate::spec_of(entry);
     if (spec.contains("over") && !spec["over"].is_null()) continue;
-    spec["name"] = entry.name;
     auto method = make_method(spec, entry.label);
     if (!is_codec(*method)) continue;
     codecs.push_back({&entry, std::move(method), published_bits(config, entry.label)});

@@ -31,9 +31,7 @@ void add_once(std::vector<std::string>& list, const std::string& name) {
 void add_weights(const ExperimentConfig& config, const ModelEntry& model, const fs::path& home, Missing& missing) {
   const evaluate::FileSources sources = evaluate::file_sources(model, home);
   for (const experiment::ComponentEntry& method : config.methods) {
-    nlohmann::json spec = nlohmann::json::parse(method.settings_json);
-    spec["name"] = method.name;
-    for (const evaluate::MethodFile& needed : evaluate::method_files(spec, sources)) {
+    for (const evaluate::MethodFile& needed : evaluate::method_files(evaluate::spec_of(method), sources)) {
       const bool known =
           std::ranges::find(missing.weights, needed.missing, &evaluate::MethodFile::missing) != missing.weights.end();
       if (needed.path.empty() && !known) missing.weights.push_back(needed);

@@ -8,6 +8,7 @@
 
 #include "harness/core/error.h"
 #include "harness/evaluate/foreign_quality.h"
+#include "harness/evaluate/method_files.h"
 #include "harness/evaluate/perplexity.h"
 #include "harness/evaluate/quality.h"
 #include "harness/evaluate/remote_prefix.h"
@@ -55,10 +56,8 @@ std::vector<SampleOutcome> cells_elsewhere(const OpenTask& open, const Request& 
   }
   std::vector<ForeignMethod> methods;
   for (size_t i = 0; i < open.methods.size(); ++i) {
-    const experiment::ComponentEntry& entry = *open.task.cells[i]->method;
     ForeignMethod& method = methods.emplace_back();
-    method.spec = json::parse(entry.settings_json);
-    method.spec["name"] = entry.name;
+    method.spec = spec_of(*open.task.cells[i]->method);
     method.reference = open.methods[i].reference;
   }
   return evaluate_quality_elsewhere(*open.model.elsewhere(), request, methods, chunk);

@@ -118,6 +118,12 @@ void collect(const json& settings, const std::string& prefix, const FileSources&
 
 }  // namespace
 
+json spec_of(const experiment::ComponentEntry& entry) {
+  json spec = json::parse(entry.settings_json);
+  spec["name"] = entry.name;
+  return spec;
+}
+
 FileSources file_sources(const experiment::ModelEntry& model, const fs::path& home) {
   const fs::path file = model.file(home), models = home / "models";
   const bool there = fs::exists(file);

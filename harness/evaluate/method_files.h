@@ -10,6 +10,9 @@
 
 namespace kvarena::evaluate {
 
+/// {"name": ..., settings}: a config's entry as registries take it.
+[[nodiscard]] nlohmann::json spec_of(const experiment::ComponentEntry& entry);
+
 struct MethodFile {
   std::string setting;              // "drafter.weights"; "drafter.fitted": weights that it finds by itself
   std::filesystem::path path = {};  // empty: not there

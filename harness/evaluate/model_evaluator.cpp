@@ -33,16 +33,9 @@ using experiment::ModelEntry;
 using nlohmann::json;
 using results::CellKind;
 
-/// {"name": ..., settings}: how registries take a component.
-json spec_of(const std::string& name, const std::string& settings_json) {
-  json spec = json::parse(settings_json);
-  spec["name"] = name;
-  return spec;
-}
-
 EvaluatedMethod build_method(const ComponentEntry& entry) {
   const Family family = find_method(entry.name)->family;
-  return {.method = make_method(spec_of(entry.name, entry.settings_json), entry.label),
+  return {.method = make_method(spec_of(entry), entry.label),
           .reference = family == Family::reference,
           .retrieves = family == Family::retrieval};
 }
@@ -147,7 +140,7 @@ std::string ModelEvaluator::model_hash(const ModelEntry& model) { return hashes_
 
 const std::vector<MethodFile>& ModelEvaluator::files_of(const ModelEntry& model, const ComponentEntry& method) {
   const auto [slot, fresh] = method_files_.try_emplace(model.label + "\n" + method.label);
-  if (fresh) slot->second = method_files(spec_of(method.name, method.settings_json), file_sources(model, paths_.home));
+  if (fresh) slot->second = method_files(spec_of(method), file_sources(model, paths_.home));
   return slot->second;
 }
 
@@ -449,8 +442,12 @@ experiment::Validators registry_validators() {
     }
     return problems;
   };
-  return {.methods = [](const std::string& name, const json& settings,
-                        const std::string& place) { return check_method(spec_of(name, settings.dump()), place); },
+  return {.methods =
+              [](const std::string& name, const json& settings, const std::string& place) {
+                json spec = settings;
+                spec["name"] = name;
+                return check_method(spec, place);
+              },
           .workloads =
               [guarded](const std::string& name, const json& settings, const std::string& place) {
                 return guarded([&] { (void)datasets::make_workload(name, settings.dump(), place); });

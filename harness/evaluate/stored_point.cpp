@@ -11,6 +11,7 @@
 #include "harness/core/error.h"
 #include "harness/core/random.h"
 #include "harness/engine/stored/profiler.h"
+#include "harness/evaluate/method_files.h"
 #include "harness/evaluate/serving_point.h"
 #include "harness/method/eviction.h"
 #include "harness/method/registry.h"
@@ -79,8 +80,7 @@ std::optional<CacheForm> compressed_form(const Method& method) {
 std::vector<CacheForm> configured_forms(const StoredContextsTask& task) {
   std::vector<CacheForm> forms = {CacheForm{}};
   for (const experiment::ComponentEntry& entry : task.contexts.forms) {
-    json spec = json::parse(entry.settings_json);
-    spec["name"] = entry.name;
+    const json spec = spec_of(entry);
     forms.push_back({.label = entry.label, .keep = spec.value("keep", 1.0), .method = make_method(spec, entry.label)});
   }
   return forms;

@@ -177,8 +177,7 @@ void ModelEntry::parameters(ParameterVisitor& p) {
       .one_of({"kvarena", "transformers"})
       .doc(
           "what computes: kvarena itself, or Hugging Face's transformers in a Python process (KVARENA_PYTHON), with "
-          "full "
-          "KV or, as the method \"kvpress\", any press of kvpress");
+          "full KV or, as the method \"kvpress\", any press of kvpress");
 }
 
 std::string ModelEntry::parameters_json(bool placement) const {

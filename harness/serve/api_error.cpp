@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/core/error.h"
+
 namespace kvarena::serve {
 
 using nlohmann::json;
@@ -24,6 +26,10 @@ std::string ApiError::body() const {
   error["param"] = param_.empty() ? json() : json(param_);
   error["code"] = status_;
   return json{{"error", std::move(error)}}.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+void refuse(const std::string& field, const std::string& found, const std::string& expected) {
+  throw ApiError(400, describe({.place = field, .found = found, .expected = expected}), field);
 }
 
 }  // namespace kvarena::serve

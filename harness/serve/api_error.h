@@ -25,4 +25,7 @@ class ApiError : public std::runtime_error {
   std::string param_;
 };
 
+/// Throws what a field of the body is refused with: 400.
+[[noreturn]] void refuse(const std::string& field, const std::string& found, const std::string& expected);
+
 }  // namespace kvarena::serve

@@ -20,10 +20,6 @@ constexpr int64_t kMostLikeliest = 20;
 constexpr size_t kMostStops = 16;
 constexpr size_t kMostPrompts = 1024;
 
-[[noreturn]] void refuse(const std::string& field, const std::string& found, const std::string& expected) {
-  throw ApiError(400, describe({.place = field, .found = found, .expected = expected}), field);
-}
-
 std::string shown(const Json& value) {
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > 60) text = fmt::format("{}...", text.substr(0, 57));

@@ -14,10 +14,6 @@ namespace {
 
 constexpr int64_t kUnaskedTokens = 16;  // of a completion, as in the API that this one follows
 
-[[noreturn]] void refuse(const std::string& field, const std::string& found, const std::string& expected) {
-  throw ApiError(400, describe({.place = field, .found = found, .expected = expected}), field);
-}
-
 std::vector<int32_t> ids_of(const Prompt& prompt, const ModelText& text) {
   if (const auto* written = std::get_if<std::string>(&prompt)) return text.tokenizer.encode(*written);
   const auto& ids = std::get<std::vector<int32_t>>(prompt);

@@ -80,6 +80,9 @@ struct Architecture {
 /// The family of GGUF files that call themselves `word`, or null.
 [[nodiscard]] const Architecture* gguf_architecture(std::string_view word);
 
+/// Reads whether attention's projections have biases, that of its output as the others.
+void read_attention_biases(const JsonSection& root, bool unless_said, ModelConfig& config);
+
 /// Reads which layers see only `sliding_window` tokens: from "layer_types" where the file has it; else those from
 /// `first_layer` on.
 void read_sliding_window(const JsonSection& root, int64_t first_layer, ModelConfig& config);

@@ -71,6 +71,10 @@ void leave_unrotated(int64_t interval, ModelConfig& config) {
   }
 }
 
+void read_attention_biases(const JsonSection& root, bool unless_said, ModelConfig& config) {
+  config.qkv_bias = config.output_bias = root.boolean("attention_bias", unless_said);
+}
+
 void read_unrotated_layers(const JsonSection& root, ModelConfig& config) {
   const int64_t interval = root.integer("no_rope_layer_interval", kUnrotatedInterval);
   if (interval < 1) root.fail_value("no_rope_layer_interval", "a number of layers");

@@ -20,8 +20,7 @@ void read_latent_attention(const JsonSection& root, ModelConfig& config) {
   config.head_dim = latent.nope_head_dim + latent.rope_head_dim;
   config.kv_heads = config.q_heads;
   config.rope_interleaved = root.boolean("rope_interleave", true);
-  config.qkv_bias = root.boolean("attention_bias", false);
-  config.output_bias = config.qkv_bias;
+  read_attention_biases(root, false, config);
 }
 
 void read_experts(const JsonSection& root, ModelConfig& config) {

@@ -35,8 +35,7 @@ void read(const JsonSection& root, ModelConfig& config) {
   set_features(config);
   config.norms_less_one = true;
   config.tie_embeddings = root.boolean("tie_word_embeddings", true);
-  config.qkv_bias = root.boolean("attention_bias", false);
-  config.output_bias = config.qkv_bias;
+  read_attention_biases(root, false, config);
   config.query_scalar = root.number("query_pre_attn_scalar", 256);
   config.logit_cap = root.number("final_logit_softcapping", 0);
   if (root.number("attn_logit_softcapping", 0) != 0) {

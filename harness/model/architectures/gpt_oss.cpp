@@ -27,8 +27,7 @@ void slide_every_second(ModelConfig& config) {
 
 void read(const JsonSection& root, ModelConfig& config) {
   set_features(config);
-  config.qkv_bias = root.boolean("attention_bias", true);
-  config.output_bias = config.qkv_bias;
+  read_attention_biases(root, true, config);
   config.gate_limit = root.number("swiglu_limit", kGateLimit);
   if (root.number("swiglu_alpha", kGateSlope) != kGateSlope) root.fail_value("swiglu_alpha", "1.702");
   if (config.gate_limit <= 0) root.fail_value("swiglu_limit", "a positive number");

@@ -18,8 +18,7 @@ void scale_scores(double factor, const std::string& place, ModelConfig& config) 
 }
 
 void read(const JsonSection& root, ModelConfig& config) {
-  config.qkv_bias = root.boolean("attention_bias", false);
-  config.output_bias = config.qkv_bias;
+  read_attention_biases(root, false, config);
   config.mlp_bias = root.boolean("mlp_bias", false);
   config.embedding_scale = root.number("embedding_multiplier", 1.0);
   config.residual_scale = root.number("residual_multiplier", 1.0);

@@ -7,8 +7,7 @@ namespace kvarena {
 namespace {
 
 void read(const JsonSection& root, ModelConfig& config) {
-  config.qkv_bias = root.boolean("attention_bias", false);
-  config.output_bias = config.qkv_bias;
+  read_attention_biases(root, false, config);
   config.mlp_bias = root.boolean("mlp_bias", false);
 }
 

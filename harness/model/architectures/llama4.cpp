@@ -56,8 +56,7 @@ void read_chunks(const JsonSection& root, ModelConfig& config) {
 
 void read(const JsonSection& root, ModelConfig& config) {
   set_features(config);
-  config.qkv_bias = root.boolean("attention_bias", false);
-  config.output_bias = config.qkv_bias;
+  read_attention_biases(root, false, config);
   config.unit_qk_norm = root.boolean("use_qk_norm", true);
   ExpertConfig& expert = config.expert;
   expert.experts = root.integer("num_local_experts");

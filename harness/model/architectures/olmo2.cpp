@@ -20,8 +20,7 @@ void set_features(ModelConfig& config) {
 
 void read(const JsonSection& root, ModelConfig& config) {
   set_features(config);
-  config.qkv_bias = root.boolean("attention_bias", false);
-  config.output_bias = config.qkv_bias;
+  read_attention_biases(root, false, config);
 }
 
 void read_gguf(const GgufFile& /*file*/, const std::string& /*prefix*/, ModelConfig& config) { set_features(config); }

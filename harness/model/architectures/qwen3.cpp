@@ -7,8 +7,7 @@ namespace {
 
 void read(const JsonSection& root, ModelConfig& config) {
   config.qk_norm = true;
-  config.qkv_bias = root.boolean("attention_bias", false);
-  config.output_bias = config.qkv_bias;
+  read_attention_biases(root, false, config);
   if (root.boolean("use_sliding_window", false))
     read_sliding_window(root, root.integer("max_window_layers", 0), config);
 }
