@@ -122,11 +122,12 @@ std::vector<std::string> modelled_inputs(const Read& read) {
 /// and data that scripts/setup brings.
 std::string scaled_down(const PaperItem& item) {
   const bool own = item.small.empty();
-  std::string command = own ? fmt::format(
-                                  "kvarena run {} --model {} --limit 4 --set engine.max_new_tokens=32 --set "
-                                  "engine.max_prompt_tokens=1024",
-                                  shown_path(item.config), kDefaultModel)
-                            : fmt::format("kvarena run {}", shown_path(item.small));
+  std::string command =
+      own ? fmt::format(
+                "kvarena run {} --model {} --limit 4 --set engine.noise_floor=1 --set engine.max_new_tokens=32 --set "
+                "engine.max_prompt_tokens=1024",
+                shown_path(item.config), kDefaultModel)
+          : fmt::format("kvarena run {}", shown_path(item.small));
   for (const std::string& change : own ? item.scaled : item.small_scaled) command += " --set " + shell_word(change);
   return command;
 }
