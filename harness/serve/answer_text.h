@@ -2,6 +2,7 @@
 // An answer's text as its tokens come, up to the first stop string.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/model/tokenizer/tokenizer.h"

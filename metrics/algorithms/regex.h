@@ -2,6 +2,7 @@
 // Regular expressions of official scorers, run as Python's re runs them on text.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -1,6 +1,7 @@
 #pragma once
 // ComplexFuncBench: calls of one step compared with the golden ones, without embedding, live API or judge.
 
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -1,6 +1,7 @@
 #pragma once
 // LongBench's own way from predictions to the number in a table.
 
+#include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <span>

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "metrics/algorithms/rouge.h"
 #include "metrics/registry.h"

@@ -7,6 +7,7 @@ import pathlib
 import re
 import sys
 
+from header_names import names_of
 from tree import Tree
 
 # Which folder may include which. A folder may always include itself, but for methods: each stands alone.
@@ -89,6 +90,36 @@ def includes_point_one_way(tree):
             elif target != folder:
                 allowed = ", ".join(sorted(ARROWS[folder])) or "nothing"
                 yield f"{source.name}:{line}: {folder} includes {path}; it may include {allowed}"
+
+
+def headers_stand_alone(tree):
+    """A header with a source of its name is not compiled alone: that source includes it first, and what a precompiled
+    header could lend it must be among its includes, or theirs."""
+    sources = {source.name: source for source in tree.sources}
+    reached = {}
+
+    def reach(name):
+        if name not in reached:
+            reached[name] = {name}
+            for _, path in sources[name].includes() if name in sources else ():
+                reached[name] = reached[name] | reach(path)
+        return reached[name]
+
+    for header in tree.sources:
+        source = sources.get(header.name.removesuffix(".h") + ".cpp") if header.name.endswith(".h") else None
+        if source is None:
+            continue
+        line, first = next(source.includes(), (1, "nothing"))
+        if first != header.name:
+            yield f"{source.name}:{line}: includes {first} first; its own header, {header.name}, comes first"
+        included = reach(header.name)
+        for offset, name, givers in names_of(header.code):
+            place = f"{header.name}:{header.line_of(offset)}"
+            if givers is None:
+                yield f"{place}: {name} is in no header of tests/house/header_names.py; add it there"
+            elif not any(path == giver or giver.endswith("/") and path.startswith(giver)
+                         for path in included for giver in givers):
+                yield f"{place}: {name} without <{min(givers)}>"
 
 
 def libtorch_stays_where_it_belongs(tree):
@@ -300,6 +331,7 @@ def test_presets_fail_without_tests(tree):
 
 CHECKS = [
     includes_point_one_way,
+    headers_stand_alone,
     libtorch_stays_where_it_belongs,
     a_type_is_defined_once,
     namespaces_follow_folders,

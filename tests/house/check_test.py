@@ -57,6 +57,20 @@ class PlantedBreach(unittest.TestCase):
     def test_sound_tree_has_no_breach(self):
         self.assertEqual({}, self.breaches({}))
 
+    def test_header_that_its_source_does_not_include_first(self):
+        self.assert_found({"kernels/rope/rope.cpp": '#include <vector>\n#include "kernels/rope/rope.h"\n'},
+                          "headers_stand_alone", "kernels/rope/rope.cpp:1: includes vector first")
+
+    def test_header_that_names_what_it_does_not_include(self):
+        source = {"harness/cache/segment.cpp": '#include "harness/cache/segment.h"\n'}
+        lent = {**source, "harness/cache/segment.h": '#pragma once\n#include "kernels/rope/rope.h"\nint64_t a();\n'}
+        self.assertEqual({}, self.breaches(lent))
+        for name, giver in (("std::vector<int> a();", "vector"), ("uint8_t a();", "cstdint"), ("at::Tensor a();", "ATen/")):
+            self.assert_found({**source, "harness/cache/segment.h": f"#pragma once\n{name}\n"},
+                              "headers_stand_alone", f"harness/cache/segment.h:2: {name.split('<')[0].split()[0]} without <{giver}>")
+        self.assert_found({**source, "harness/cache/segment.h": "#pragma once\nstd::stop_token a();\n"},
+                          "headers_stand_alone", "harness/cache/segment.h:2: std::stop_token is in no header")
+
     def test_include_that_points_up(self):
         self.assert_found({"harness/cache/segment.h": '\n#include "harness/engine/session/session.h"\n'},
                           "includes_point_one_way", "harness/cache/segment.h:2:")

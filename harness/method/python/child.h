@@ -11,11 +11,13 @@
 #include <ATen/core/Tensor.h>
 #include <sys/types.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
 
 namespace kvarena {
 

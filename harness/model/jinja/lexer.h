@@ -2,6 +2,7 @@
 // Words of a Jinja program, with white space around blocks taken away as transformers' environment does: trim_blocks,
 // lstrip_blocks, and without the newline at the end of the program.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

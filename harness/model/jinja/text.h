@@ -1,6 +1,7 @@
 #pragma once
 // Python's methods of strings, for UTF-8.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,6 +1,7 @@
 #pragma once
 // Values of a Jinja program: Python's, as far as chat templates use them.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "harness/model/tokenizer/token_model.h"
 #include "harness/model/tokenizer/vocabulary.h"
