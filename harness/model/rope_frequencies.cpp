@@ -96,7 +96,8 @@ RopeFrequencies rope_frequencies(const ModelConfig& config, int64_t length) {
   const double theta = scaling.type == RopeScaling::Type::dynamic ? dynamic_theta(config, length) : config.rope_theta;
   RopeFrequencies rope;
   for (int64_t i = 0; i < half; ++i) {
-    rope.inverse.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(half)));
+    const double power = std::pow(theta, static_cast<double>(i) / static_cast<double>(half));
+    rope.inverse.push_back(1.0F / static_cast<float>(power));  // float32 as in transformers, double is for scalings
   }
   switch (scaling.type) {
     case RopeScaling::Type::none:

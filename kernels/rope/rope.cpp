@@ -25,7 +25,7 @@ void rotation_tables(const int32_t* positions, int64_t count, const double* inv_
                      float* cos, float* sin) {
   for_each(count, [&](int64_t r) {
     for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(positions[r]) * inv_freq[i];
+      const double angle = static_cast<float>(positions[r]) * static_cast<float>(inv_freq[i]);
       cos[r * half + i] = static_cast<float>(std::cos(angle) * magnitude);
       sin[r * half + i] = static_cast<float>(std::sin(angle) * magnitude);
     }

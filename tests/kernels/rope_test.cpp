@@ -16,21 +16,32 @@ std::vector<double> frequencies(int64_t half) {
   return f;
 }
 
+/// Powers of two: float32 holds their products with positions, so that angles add up.
+std::vector<double> binary_frequencies(int64_t half) {
+  std::vector<double> f;
+  for (int64_t i = 0; i < half; ++i) f.push_back(std::ldexp(1.0, -static_cast<int>(i)));
+  return f;
+}
+
 struct Tables {
   std::vector<float> cos, sin;
-  Tables(const std::vector<int32_t>& positions, int64_t half)
+  Tables(const std::vector<int32_t>& positions, int64_t half, const std::vector<double>& inverse)
       : cos(positions.size() * static_cast<size_t>(half)), sin(cos.size()) {
-    rotation_tables(positions.data(), static_cast<int64_t>(positions.size()), frequencies(half).data(), half, 1.0f,
-                    cos.data(), sin.data());
+    rotation_tables(positions.data(), static_cast<int64_t>(positions.size()), inverse.data(), half, 1.0f, cos.data(),
+                    sin.data());
   }
+  Tables(const std::vector<int32_t>& positions, int64_t half) : Tables(positions, half, frequencies(half)) {}
 };
+
+std::vector<float> rotated(std::vector<float> x, const Tables& tables, int64_t tokens, int64_t heads, int64_t head_dim,
+                           int64_t rotary) {
+  rotate({x.data(), tokens, heads, head_dim, heads * head_dim, head_dim, rotary, tables.cos.data(), tables.sin.data()});
+  return x;
+}
 
 std::vector<float> rotated(std::vector<float> x, const std::vector<int32_t>& positions, int64_t heads, int64_t head_dim,
                            int64_t rotary) {
-  const Tables tables(positions, rotary / 2);
-  const auto tokens = static_cast<int64_t>(positions.size());
-  rotate({x.data(), tokens, heads, head_dim, heads * head_dim, head_dim, rotary, tables.cos.data(), tables.sin.data()});
-  return x;
+  return rotated(std::move(x), Tables(positions, rotary / 2), std::ssize(positions), heads, head_dim, rotary);
 }
 
 TEST(Rope, APairTurnsByPositionTimesFrequency) {
@@ -46,6 +57,13 @@ TEST(Rope, APairTurnsByPositionTimesFrequency) {
     EXPECT_NEAR(y[1], -2 * std::sin(angle), 1e-6);
     EXPECT_NEAR(y[9], 2 * std::cos(angle), 1e-6);
   }
+}
+
+TEST(Rope, AnglesAreFloat32ProductsAsInTransformers) {
+  const Tables tables({8191}, 2, {1.0, 0.1});
+  EXPECT_EQ(tables.cos[1], static_cast<float>(std::cos(static_cast<double>(8191.0F * 0.1F))));
+  EXPECT_EQ(tables.sin[1], static_cast<float>(std::sin(static_cast<double>(8191.0F * 0.1F))));
+  EXPECT_GT(std::abs(tables.cos[1] - std::cos(8191 * 0.1)), 1e-6);
 }
 
 TEST(Rope, EveryPathAgreesAndChannelsBeyondRotaryStay) {
@@ -81,9 +99,12 @@ TEST(Rope, TurningStoredKeysByADeltaEqualsRotatingAtTheNewPosition) {
     new_positions.push_back(i * 3);
     deltas.push_back(i * 3 - 1000 - i);
   }
-  const std::vector<float> before = rotated(raw, old_positions, 1, head_dim, head_dim);
-  const std::vector<float> want = rotated(raw, new_positions, 1, head_dim, head_dim);
-  const Tables turn(deltas, head_dim / 2);
+  const auto table = [&](const std::vector<int32_t>& positions) {
+    return Tables(positions, head_dim / 2, binary_frequencies(head_dim / 2));
+  };
+  const std::vector<float> before = rotated(raw, table(old_positions), n, 1, head_dim, head_dim);
+  const std::vector<float> want = rotated(raw, table(new_positions), n, 1, head_dim, head_dim);
+  const Tables turn = table(deltas);
   for (const CpuPath path : available_cpu_paths()) {
     const ScopedCpuPath forced(path);
     std::vector<float> memory(static_cast<size_t>(cell_bytes(n, head_dim, DType::f32) / 4)), got(n * head_dim);

@@ -201,10 +201,10 @@ TEST(Rotation, TurnsAStoredKeyToAnyPosition) {
 TEST(Rotation, LayersWithAWindowMayBeRotatedApart) {
   const Transformer model = golden_model("gemma3_linear").transformer(testing::kExact);
   for (int64_t i = 0; i < 16; ++i) {  // heads of 32
-    const double share = static_cast<double>(i) / 16;
-    EXPECT_DOUBLE_EQ(model.rope(0).inverse[i], std::pow(1e4, -share));
-    EXPECT_DOUBLE_EQ(model.rope(1).inverse[i], std::pow(1e6, -share) / 8);
-    EXPECT_DOUBLE_EQ(model.rope(2).inverse[i], std::pow(1e4, -share));
+    const auto power = [&](double theta) { return static_cast<float>(std::pow(theta, static_cast<double>(i) / 16)); };
+    EXPECT_EQ(model.rope(0).inverse[i], 1.0F / power(1e4));
+    EXPECT_EQ(model.rope(1).inverse[i], 1.0F / power(1e6) / 8);
+    EXPECT_EQ(model.rope(2).inverse[i], 1.0F / power(1e4));
   }
 }
 

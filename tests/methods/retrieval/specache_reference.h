@@ -107,8 +107,8 @@ class Model64 {
     const int64_t d = c.head_dim;
     for (size_t at = 0; at < heads.size(); at += static_cast<size_t>(d)) {
       for (int64_t i = 0; i < d / 2; ++i) {
-        const double angle = static_cast<double>(position) /
-                             std::pow(c.rope_theta, 2.0 * static_cast<double>(i) / static_cast<double>(d));
+        const double power = std::pow(c.rope_theta, 2.0 * static_cast<double>(i) / static_cast<double>(d));
+        const double angle = static_cast<float>(position) * (1.0F / static_cast<float>(power));
         double& a = heads[at + i];
         double& b = heads[at + i + d / 2];
         const double turned = a * std::cos(angle) - b * std::sin(angle);
