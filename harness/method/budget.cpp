@@ -28,14 +28,24 @@ double Budget::share(int64_t prompt_tokens, const LayerShape& shape, int64_t lay
   if (tokens) return static_cast<double>(*tokens);
   constexpr int64_t kPositionBytes = sizeof(int32_t);
   if (bytes) {
-    const int64_t entry = layers * (shape.entry_bytes() + kPositionBytes * shape.kv_heads);
-    return static_cast<double>(*bytes) / static_cast<double>(entry);
+    const int64_t heads = layers * shape.kv_heads;
+    const int64_t entry = shape.entry_bytes() / shape.kv_heads + kPositionBytes;  // of one head
+    return static_cast<double>(*bytes / entry) / static_cast<double>(heads);
   }
   return *keep * static_cast<double>(prompt_tokens);
 }
 
 int64_t Budget::capacity(int64_t prompt_tokens, const LayerShape& shape, int64_t layers) const {
   return std::max<int64_t>(1, static_cast<int64_t>(std::floor(share(prompt_tokens, shape, layers) + 1e-9)));
+}
+
+void UserProtection::parameters(ParameterVisitor& p) {
+  p("protect_sinks", sinks).min(0).doc("first entries that count as chosen, if the method protects fewer");
+  p("protect_window", window).min(0).doc("newest entries that count as chosen, if the method protects fewer");
+}
+
+Protection UserProtection::beside(Protection own) const {
+  return {.sinks = std::max(own.sinks, sinks), .recent = std::max(own.recent, window)};
 }
 
 }  // namespace kvarena

@@ -8,6 +8,7 @@
 
 #include "harness/cache/segment.h"
 #include "harness/core/parameters.h"
+#include "harness/method/selection.h"
 
 namespace kvarena {
 
@@ -27,6 +28,16 @@ struct Budget {
   [[nodiscard]] int64_t capacity(int64_t prompt_tokens, const LayerShape& shape, int64_t layers) const;
   /// Whether keep = 1, which keeps everything for ever, also while decoding.
   [[nodiscard]] bool unlimited() const { return keep && *keep >= 1.0; }
+};
+
+/// Entries that the user protects within the budget, so that methods can be compared under one protection.
+struct UserProtection {
+  int64_t sinks = 0;
+  int64_t window = 0;
+
+  void parameters(ParameterVisitor& p);
+  /// What a method protects by itself, or more where the user asks for more.
+  [[nodiscard]] Protection beside(Protection own) const;
 };
 
 }  // namespace kvarena

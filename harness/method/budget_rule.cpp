@@ -17,6 +17,7 @@ namespace {
 using nlohmann::json;
 
 int64_t floor_of(double entries) { return static_cast<int64_t>(std::floor(entries + 1e-9)); }
+int64_t ceiling_of(double entries) { return static_cast<int64_t>(std::ceil(entries - 1e-9)); }
 
 std::vector<HeadBudgets> equal_division(const Division& division) {
   std::vector<HeadBudgets> budgets;
@@ -152,6 +153,13 @@ class Competition final : public BudgetRule {
     return std::max<int64_t>({1, guarded, safe});  // also without a floor no head is left empty
   }
 
+  /// Entries of all heads that compete together: a layer's heads have equal budgets in sum, the whole cache drops
+  /// int(entries (1 - keep)), as kvpress's AdaKVPress and KVzipPress do.
+  [[nodiscard]] int64_t total_of(const Division& division, int64_t heads) const {
+    const int64_t equal = heads * division.capacity();
+    return scope_ == Scope::layer ? equal : std::max(equal, ceiling_of(division.share * static_cast<double>(heads)));
+  }
+
   void compete(const Division& division, std::span<const LayerScores> layers, std::span<HeadBudgets> budgets) const {
     const int64_t capacity = division.capacity();
     std::vector<float> open;       // scores of the entries that compete, head after head
@@ -172,8 +180,8 @@ class Competition final : public BudgetRule {
         certain.push_back(static_cast<int64_t>(sure.size()));
       }
     }
-    const auto heads = static_cast<int64_t>(ends.size());
-    const int64_t total = heads * capacity - std::accumulate(certain.begin(), certain.end(), int64_t{0});
+    const int64_t total =
+        total_of(division, std::ssize(ends)) - std::accumulate(certain.begin(), certain.end(), int64_t{0});
     std::vector<int32_t> best(open.size());
     const int64_t found = kernels::top_k(open.data(), static_cast<int64_t>(open.size()), total, best.data());
     KVARENA_ASSERT(found >= 0, "a score that is not a number");

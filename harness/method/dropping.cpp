@@ -78,6 +78,7 @@ DroppingMethod::DroppingMethod(std::string name, std::unique_ptr<Scorer> scorer)
 void DroppingMethod::parameters(ParameterVisitor& p) {
   if (part_->budgeted()) {
     budget_.parameters(p);
+    protection_.parameters(p);
     p("budget_rule", rule_).doc("how layers and heads share the budget: uniform, layers, pyramid, heads or global");
     p("prefill_chunk", prefill_chunk_).min(1).doc("compress the prompt in chunks of so many entries, each by itself");
     p("prefill_block", prefill_block_)
@@ -205,7 +206,8 @@ std::vector<KeptEntries> DroppingMethod::choose(std::span<LayerContext> layers, 
   return kept;
 }
 
-/// Each chunk keeps its own fraction, at least one entry a head (kvpress, ChunkPress).
+/// Each chunk keeps its own fraction, at least one entry a head (kvpress, ChunkPress). Queries of a chunk keep their
+/// rotation, where ChunkPress over SnapKV turns them to the prompt's last positions.
 std::vector<KeptEntries> DroppingMethod::by_chunks(std::span<LayerContext> layers,
                                                    std::span<const LayerObservations> seen, double share,
                                                    std::vector<HeadBudgets>& budgets) const {
@@ -339,7 +341,7 @@ void DroppingMethod::compress_interval(LayerContext& layer) const {
 
 LayerScores DroppingMethod::score(const std::vector<LayerView>& views, double share) const {
   const int64_t capacity = Division{.share = share, .layers = {}}.capacity();
-  LayerScores result{.heads = {}, .protection = part_->protect(capacity), .share = share};
+  LayerScores result{.heads = {}, .protection = protection_.beside(part_->protect(capacity)), .share = share};
   for (const LayerView& view : views) {
     const at::Tensor scores = part_->score(view).to(at::kFloat).contiguous();
     if (scores.dim() != 2 || scores.size(0) != view.kv_heads() || scores.size(1) != view.n()) {
@@ -378,7 +380,8 @@ KeptEntries DroppingMethod::best(const std::vector<LayerView>& views, LayerScore
   }
   KeptEntries kept;
   for (size_t head = 0; head < budgets.size(); ++head) {
-    kept.push_back(select_best(scores.heads[head], budgets[head], part_->protect(budgets[head])));
+    const Protection protection = protection_.beside(part_->protect(budgets[head]));
+    kept.push_back(select_best(scores.heads[head], budgets[head], protection));
   }
   return kept;
 }

@@ -27,6 +27,7 @@ RetrievalMethod::RetrievalMethod(std::unique_ptr<Retriever> retriever)
 
 void RetrievalMethod::parameters(ParameterVisitor& p) {
   budget_.parameters(p);
+  protection_.parameters(p);
   p("generated", generated_)
       .one_of({"candidates", "attended"})
       .doc(
@@ -52,7 +53,7 @@ Candidates RetrievalMethod::candidates(const LayerContext& layer) const {
   const bool generated = generated_ == "candidates";
   const int64_t all = generated ? n : std::min(n, layer.prompt_tokens);  // what a fraction is of
   const int64_t budget = budget_.capacity(all, layer.cache.shape(), layer.layers);
-  const Protection wanted = part_->protect(budget);
+  const Protection wanted = protection_.beside(part_->protect(budget));
   const int64_t recent = std::clamp<int64_t>(wanted.recent, 1, budget);
   const int64_t sinks = std::min({wanted.sinks, budget - recent, n - 1});
   Candidates among{.first = sinks, .budget = budget, .generated = generated};

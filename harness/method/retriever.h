@@ -85,6 +85,7 @@ class RetrievalMethod final : public PartMethod<Retriever> {
   void update_index(LayerContext& layer) const;
 
   Budget budget_;
+  UserProtection protection_;
   std::string generated_;
   int64_t dense_layers_;
 };

@@ -134,6 +134,7 @@ class DroppingMethod final : public PartMethod<Scorer> {
 
   std::string name_;
   Budget budget_;
+  UserProtection protection_;
   Nested<BudgetRule> rule_;
   std::optional<int64_t> prefill_chunk_;
   std::optional<int64_t> prefill_block_;

@@ -125,17 +125,18 @@ class Foretold : public Scorer {
 };
 
 /// The best within a budget (kvpress: kvzap_mlp_head; with budget_rule heads kvzap_mlp_layer). While decoding the
-/// lowest score goes when the budget is exceeded.
+/// lowest score goes when the budget is exceeded. The newest are protected as in kvpress, whose KVzapPress runs inside
+/// DMSPress; there is no budget there that they could exhaust, so here they have half of it at most.
 class Kvzap final : public Foretold {
  public:
   void parameters(ParameterVisitor& p) override {
     Foretold::parameters(p);
-    p("window", window_).min(0).doc("newest entries that are always kept");
+    p("window", window_).min(0).doc("newest entries that are always kept, of half the budget at most");
   }
-  Protection protect(int64_t /*budget*/) const override { return {.recent = window_}; }
+  Protection protect(int64_t budget) const override { return {.recent = std::min(window_, budget / 2)}; }
 
  private:
-  int64_t window_ = 0;
+  int64_t window_ = 128;
 };
 
 /// Without a budget: an entry stays if its score reaches a threshold, and is judged once, when it leaves the window of

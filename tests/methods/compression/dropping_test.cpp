@@ -68,8 +68,11 @@ TEST(EveryDroppingMethod, MeetsItsBudgetUnderEveryRule) {
               EXPECT_EQ(held(layer), 2 * capacity);
             }
           }
-          EXPECT_EQ(total, 3 * 2 * capacity);
-          EXPECT_EQ(activity.entries_dropped, 3 * 2 * (n - capacity));
+          // All heads of all layers together drop int(entries (1 - keep)), as kvpress's KVzipPress does.
+          const auto all = static_cast<double>(3 * 2 * n);
+          const int64_t left = global ? 3 * 2 * n - static_cast<int64_t>(all * (1 - keep) + 1e-9) : 3 * 2 * capacity;
+          EXPECT_EQ(total, left);
+          EXPECT_EQ(activity.entries_dropped, 3 * 2 * n - left);
           // At most one layer beside the full cache, unless the rule must see all layers' scores first.
           const int64_t most = start.cache.bytes() + start.cache.bytes() / 3 + 4096;
           if (!global) {
@@ -77,6 +80,38 @@ TEST(EveryDroppingMethod, MeetsItsBudgetUnderEveryRule) {
           }
         }
       }
+    }
+  }
+}
+
+TEST(EveryDroppingMethod, KeepsWhatTheUserProtectsWithinTheBudget) {
+  Transformer model = testing::tiny_model();
+  constexpr int64_t kTokens = 120, kCapacity = 30, kSinks = 5, kWindow = 9;
+  Needs needs;
+  std::vector<json> specs = budgeted_methods();
+  for (json& spec : specs) {
+    spec.update({{"tokens", kCapacity}, {"protect_sinks", kSinks}, {"protect_window", kWindow}});
+    needs = combine(needs, make_method(spec, "test")->needs());
+  }
+  const Prefill start = prefill(model, testing::tiny_prompt(kTokens, 3), needs);
+  for (const json& spec : specs) {
+    for (const char* rule : {"uniform", "heads", "global"}) {
+      json with_rule = spec;
+      with_rule["budget_rule"] = {{"name", rule}};
+      SCOPED_TRACE(with_rule.dump());
+      Activity activity;
+      const KvCache cache = compress_prompt(start, *make_method(with_rule, "test"), activity);
+      int64_t total = 0;
+      for (const LayerCache& layer : cache.layers) {
+        total += held(layer);
+        for (int64_t head = 0; head < layer.shape().kv_heads; ++head) {
+          const std::vector<int32_t> kept = layer.tail().positions(head);
+          ASSERT_GE(std::ssize(kept), kSinks + kWindow);
+          EXPECT_EQ(kept[kSinks - 1], kSinks - 1);
+          EXPECT_EQ(kept[kept.size() - kWindow], kTokens - kWindow);
+        }
+      }
+      EXPECT_EQ(total, 3 * 2 * kCapacity);
     }
   }
 }

@@ -49,6 +49,17 @@ TEST(Kvzap, ATokenOfTheAnswerIsJudgedWhenItLeavesTheWindow) {
   EXPECT_EQ(layer.cache.layers[0].tail().positions(0), (std::vector<int32_t>{0, 1, 2, 4, 5}));
 }
 
+TEST(Kvzap, TheNewestHaveHalfTheBudgetAtMost) {
+  const std::vector<float> keys(20, 1.0F);
+  const auto kept = [&](int64_t tokens) {
+    ObservedLayer layer(keys, 1, 10, {identity()});
+    layer.seen.hidden = {9, 0, 8, 0, 7, 0, 6, 0, 5, 0, 4, 0, 3, 0, 2, 0, 1, 0, 0, 0};
+    return layer.kept({{"name", "kvzap"}, {"tokens", tokens}});
+  };
+  EXPECT_EQ(kept(5), (std::vector<int32_t>{0, 1, 2, 8, 9}));
+  EXPECT_EQ(kept(1), (std::vector<int32_t>{0}));
+}
+
 class KvzapGolden : public testing::LearnedGolden {
  protected:
   KvzapGolden() : LearnedGolden("kvzap") {}
@@ -75,7 +86,7 @@ FittedTensors surrogates(const std::string& kind) {
 
 TEST_F(KvzapGolden, WithPublishedWeightsOfBothForms) {
   for (const std::string kind : {"linear", "mlp"}) {
-    expect_equal("kvzap " + kind, {{"name", "kvzap"}, {"weights", drawn(kind, surrogates(kind))}});
+    expect_equal("kvzap " + kind, {{"name", "kvzap"}, {"window", 0}, {"weights", drawn(kind, surrogates(kind))}});
   }
 }
 

@@ -43,21 +43,23 @@ TEST(IdealTopK, TakesTheLargestMeanAttentionAndTheNewest) {
 }
 
 TEST(IdealTopK, SinksAndRecentEntriesCountInTheBudget) {
-  json spec = ideal(25, "none");
-  spec["sinks"] = 4;
-  spec["recent"] = 6;
-  Request request(spec, 210, 5);
-  const auto q = random_floats(Request::kQuery, "q", 5);
-  const IndexedSegment* view = request.select(q);
-  ASSERT_NE(view, nullptr);
-  for (int64_t head = 0; head < 4; ++head) {
-    std::vector<int32_t> expected = {0, 1, 2, 3};
-    const auto best = largest(request.attention(q, head, 210), 4, 204, 15);
-    expected.insert(expected.end(), best.begin(), best.end());
-    for (int32_t i = 204; i < 210; ++i) expected.push_back(i);
-    EXPECT_EQ(list_of(view->selected(head)), expected);
+  for (const auto& [sinks, recent] : {std::pair("sinks", "recent"), std::pair("protect_sinks", "protect_window")}) {
+    json spec = ideal(25, "none");
+    spec[sinks] = 4;
+    spec[recent] = 6;
+    Request request(spec, 210, 5);
+    const auto q = random_floats(Request::kQuery, "q", 5);
+    const IndexedSegment* view = request.select(q);
+    ASSERT_NE(view, nullptr);
+    for (int64_t head = 0; head < 4; ++head) {
+      std::vector<int32_t> expected = {0, 1, 2, 3};
+      const auto best = largest(request.attention(q, head, 210), 4, 204, 15);
+      expected.insert(expected.end(), best.begin(), best.end());
+      for (int32_t i = 204; i < 210; ++i) expected.push_back(i);
+      EXPECT_EQ(list_of(view->selected(head)), expected) << sinks;
+    }
+    EXPECT_EQ(request.activity.entries_skipped, 4 * 185);
   }
-  EXPECT_EQ(request.activity.entries_skipped, 4 * 185);
 }
 
 TEST(IdealTopK, ProtectionThatExceedsTheBudgetGivesWaySinksLast) {
