@@ -42,7 +42,7 @@ struct Options {
     o.option("samples", "N", samples).help("contexts: the first so many samples");
     o.option("train", "N", train).help("questions of each that its forms are profiled with");
     o.option("test", "N", test).help("questions of each that requests ask");
-    o.option("tries", "N", endpoint.tries).help("tries of one question when the endpoint fails");
+    o.option("tries", "N", endpoint.patience.tries).help("tries of one question when the endpoint fails");
     o.option("cache", "FOLDER", endpoint.cache).help("where answers are kept").default_text("in $KVARENA_HOME");
     o.option("data", "FOLDER", data_dir)
         .help("where official data files are looked for")
@@ -87,7 +87,7 @@ int run(const Options& options) {
   options.check();
   evaluate::EndpointSettings settings = options.endpoint;
   if (const char* key = std::getenv("KVARENA_JUDGE_KEY")) settings.key = key;
-  settings.on_retry = [](const std::string& why) { fmt::print(stderr, "{}\n", why); };
+  settings.patience.on_retry = [](const std::string& why) { fmt::print(stderr, "{}\n", why); };
   evaluate::ChatEndpoint endpoint(settings);
   const json spec = parse_method_spec(options.workload, "WORKLOAD");
   const auto workload = datasets::make_workload(spec.at("name").get<std::string>(), spec.dump(), "WORKLOAD");

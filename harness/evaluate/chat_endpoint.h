@@ -4,8 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
+
+#include "harness/evaluate/http_client.h"
 
 namespace kvarena::evaluate {
 
@@ -16,14 +17,11 @@ struct EndpointSettings {
   std::string system;  // message before every question; empty = none
   double temperature = 0.5;
   int64_t max_tokens = 1024;
-  int64_t tries = 5;            // of one question, before giving up
-  double first_wait_s = 1;      // before the second try, then doubled; a Retry-After header is obeyed instead
-  double longest_wait_s = 120;  // a Retry-After header that asks for more ends it
+  Patience patience;
   int64_t timeout_s = 120;      // of one try
   std::filesystem::path cache;  // folder of answers that were paid for; empty = none
   double price_in = 0;          // of a million prompt tokens, in whatever currency
   double price_out = 0;         // of a million answer tokens
-  std::function<void(const std::string&)> on_retry;  // told why a question is asked again, and when; may be empty
 };
 
 /// Counts of requests to the endpoint, and their cost.
