@@ -136,6 +136,7 @@ json answer_json(const AnswerHead& head, std::span<const Choice> choices, std::s
       one["text"] = pieces[i].text;
     }
     one["logprobs"] = scores_json(head, pieces[i], tokenizer);
+    if (head.token_ids) one["token_ids"] = pieces[i].answer_ids;
     one["finish_reason"] = choices[i].finish_reason();
     list.push_back(std::move(one));
   }
@@ -157,6 +158,7 @@ json chunk_json(const AnswerHead& head, const Choice& choice, const Piece& piece
     one["text"] = piece.text;
   }
   one["logprobs"] = scores_json(head, piece, tokenizer);
+  if (head.token_ids) one["token_ids"] = piece.answer_ids;
   one["finish_reason"] = choice.ending() ? json(choice.finish_reason()) : json();
   json result = head_json(head, chunk_object(head));
   result["choices"] = json::array();

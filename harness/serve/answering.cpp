@@ -27,6 +27,7 @@ void require_answer(const Ending& ending) {
 void append(Piece& whole, Piece piece) {
   whole.text += piece.text;
   std::ranges::move(piece.tokens, std::back_inserter(whole.tokens));
+  std::ranges::move(piece.answer_ids, std::back_inserter(whole.answer_ids));
 }
 
 std::string event(const std::string& data) { return fmt::format("data: {}\n\n", data); }

@@ -39,6 +39,7 @@ void Choice::add_token(Piece& piece, const News& news, size_t place) {
   }
   if (prompt_.max_tokens == 0) return;
   ++answer_tokens_;
+  piece.answer_ids.push_back(token);
   const bool ends = !request_->ignore_end && std::ranges::find(text_->stop_tokens, token) != text_->stop_tokens.end();
   if (ends) return;
   piece.text += answer_.push(token);

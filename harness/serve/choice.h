@@ -19,6 +19,7 @@ struct ScoredToken {
 struct Piece {
   std::string text;
   std::vector<ScoredToken> tokens;  // where scores were asked for
+  std::vector<int32_t> answer_ids;  // of the answer's own tokens, the one that ends it included
 };
 
 class Choice {

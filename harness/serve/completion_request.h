@@ -30,6 +30,7 @@ struct CompletionRequest {
   std::vector<std::string> stop;
   std::optional<int64_t> logprobs;  // how many likeliest tokens beside each one
   bool echo = false;
+  bool token_ids = false;  // those of the answer beside its text
   bool stream = false;
   bool stream_usage = false;
   bool ignore_end = false;  // go on past the model's end of sequence

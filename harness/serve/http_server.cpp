@@ -234,7 +234,8 @@ void HttpServer::complete(const httplib::Request& http, httplib::Response& respo
   const AnswerHead head{.id = fmt::format("{}-{:x}-{}", chat ? "chatcmpl" : "cmpl", began_, ++answers_),
                         .model = model.name,
                         .created = seconds_since_1970(),
-                        .chat = chat};
+                        .chat = chat,
+                        .token_ids = request.token_ids};
   ++open_;
   const std::shared_ptr<void> open(nullptr, [this](void*) { --open_; });
   const auto answering = std::make_shared<Answering>(std::move(request), model, text_, settings_.limits, engine_,

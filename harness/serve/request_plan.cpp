@@ -48,7 +48,8 @@ int64_t context_of(const CompletionRequest& request, const ServedModel& model, i
     refuse("context_tokens", fmt::format("{}", *request.context_tokens),
            fmt::format("at most {} of a prompt of {} tokens", most, tokens));
   }
-  if (keeps_everything(model)) return most;  // the same bits however it is divided
+  // Bits are equal however it is divided; scores come fastest of the whole, bytes are those of the context.
+  if (keeps_everything(model)) return scored ? most : request.context_tokens.value_or(most);
   return request.context_tokens.value_or(scored ? tokens / 2 : tokens);
 }
 
