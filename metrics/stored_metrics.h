@@ -50,6 +50,21 @@ inline constexpr StoredMetric kKlNats{"kl_nats", "KL a step", "nats", Better::lo
 inline constexpr StoredMetric kKlNatsSum{"kl_nats_sum", "KL a sequence", "nats", Better::lower};
 inline constexpr StoredMetric kTop1Agreement{"top1_agreement", "Same most likely token"};
 
+// Distance of a server's setting from the baseline's along the baseline's continuation, from the likeliest tokens that
+// both name: no values of KL over a vocabulary.
+inline constexpr StoredMetric kLogprobDifference{"logprob_difference_nats", "Log-probability lost a token", "nats",
+                                                 Better::lower};
+inline constexpr StoredMetric kKlTopk{"kl_topk_nats", "KL a step, at least", "nats", Better::lower};
+
+// Requests to a server.
+inline constexpr StoredMetric kRepeatedRequests{"repeated_requests", "Tries that failed and were repeated", "requests",
+                                                Better::lower};
+inline constexpr StoredMetric kFailedRequests{"failed_requests", "Requests that failed", "requests", Better::lower};
+inline constexpr StoredMetric kPrefixCachedTokens{"prefix_cached_tokens", "Prompt tokens from the server's cache",
+                                                  "tokens"};
+inline constexpr StoredMetric kUsageDifference{"usage_difference_tokens", "Prompt tokens that the server counts beyond",
+                                               "tokens", Better::lower};
+
 // Answers beside full KV's.
 inline constexpr StoredMetric kFirstDivergence{"first_divergence", "First differing token", "tokens"};
 inline constexpr StoredMetric kExactMatchFull{"exact_match_full", "Same answer as full KV"};

@@ -161,6 +161,25 @@ void mark_origin(TableCell& cell, const results::ValueColumn& values) {
   cell.modelled = cell.modelled || values.clock == results::Clock::modelled;
 }
 
+std::optional<Section> server_section(const ExperimentData& data) {
+  Table table = metric_table(
+      data,
+      {.id = "server",
+       .title = "Behind an endpoint",
+       .caption =
+           "Along the baseline's answer: by how much less likely its tokens are, and KL over the likeliest tokens "
+           "that the server names for both, the rest lumped, which is a lower bound of the KL over a vocabulary. "
+           "Of a request: tries that were repeated, prompt tokens that the server took from its prefix cache, and "
+           "that it counts beyond those sent."},
+      {{metrics::kLogprobDifference, kSignificant},
+       {metrics::kKlTopk, kSignificant},
+       {metrics::kRepeatedRequests, kFixed1, "Repeated"},
+       {metrics::kPrefixCachedTokens, kFixed1, "From its cache"},
+       {metrics::kUsageDifference, kFixed1, "Counted beyond"}});
+  if (table.rows.empty()) return std::nullopt;
+  return Section{.id = "server", .title = "Behind an endpoint", .tables = {std::move(table)}};
+}
+
 std::optional<Section> distance_section(const ExperimentData& data) {
   Table table = metric_table(
       data,

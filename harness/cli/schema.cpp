@@ -9,6 +9,7 @@
 #include "datasets/workload.h"
 #include "harness/cli/commands.h"
 #include "harness/core/page.h"
+#include "harness/evaluate/server_entry.h"
 #include "harness/method/registry.h"
 #include "metrics/registry.h"
 
@@ -24,6 +25,8 @@ experiment::Components registered_components() {
   for (const MethodEntry& entry : method_registry()) {
     all.methods.push_back({entry.info.name, entry.info.summary, entry.parameters()});
   }
+  all.methods.push_back({evaluate::kServerEntry, "A model's server with the settings that it was started with.",
+                         evaluate::server_parameters()});
   for (const datasets::WorkloadEntry& entry : datasets::workloads()) {
     all.workloads.push_back({entry.info.name, entry.info.title, datasets::workload_parameters(entry)});
   }
@@ -32,7 +35,11 @@ experiment::Components registered_components() {
 }
 
 int run(const Options& /*options*/) {
-  print(fmt::format("{}\n", experiment::config_schema(registered_components()).dump(2)));
+  nlohmann::json schema = experiment::config_schema(registered_components());
+  schema["$defs"][fmt::format("method.{}", evaluate::kServerEntry)]["properties"]["settings"] = {
+      {"type", "object"},
+      {"description", "options of the server by name, as labels: whoever starts it gives them to it"}};
+  print(fmt::format("{}\n", schema.dump(2)));
   return 0;
 }
 

@@ -95,7 +95,7 @@ SampleOutcome free_outcome(const Session& session, const Request& request, const
   add_activity(result, session.activity);
   add_scores(result, request, answer_text(request, reference.tokens));
   add_judge_requests(result, request);
-  add_bytes(result, session, reference.bytes);
+  if (reference.bytes > 0) add_bytes(result, session, reference.bytes);  // servers do not tell theirs
   add_traffic(result, session, request);
   add_rounds(result, session);
   add_reuse(result, session);

@@ -16,7 +16,7 @@ namespace kvarena::evaluate {
 struct Reference {
   std::vector<int32_t> tokens;
   std::vector<std::vector<float>> logits;  // [steps][vocab_size]
-  int64_t bytes = 0;                       // of the prompt's full cache
+  int64_t bytes = 0;                       // of the prompt's full cache; 0 where nobody knows
 
   /// Whether `fed` are its first tokens.
   [[nodiscard]] bool begins_with(std::span<const int32_t> fed) const;

@@ -12,6 +12,8 @@
 #include "harness/evaluate/perplexity.h"
 #include "harness/evaluate/quality.h"
 #include "harness/evaluate/remote_prefix.h"
+#include "harness/evaluate/served_quality.h"
+#include "harness/evaluate/served_timing.h"
 #include "harness/evaluate/serving.h"
 #include "harness/evaluate/stored_contexts.h"
 #include "harness/evaluate/timing.h"
@@ -47,13 +49,16 @@ Request scored_request(const OpenTask& open) {
   return request;
 }
 
+void refuse_scored_text(const OpenTask& open, const Request& request) {
+  if (!is_scored_text(*request.sample)) return;
+  fail({.place = fmt::format("workload {}", open.task.workload.label),
+        .found = "a text that is scored token by token",
+        .expected = "questions to answer, where another engine computes"});
+}
+
 /// Cells of kind quality, or with `chunk` noise floor, of a model that another engine computes.
 std::vector<SampleOutcome> cells_elsewhere(const OpenTask& open, const Request& request, int64_t chunk = 0) {
-  if (is_scored_text(*request.sample)) {
-    fail({.place = fmt::format("workload {}", open.task.workload.label),
-          .found = "a text that is scored token by token",
-          .expected = "questions to answer, where another engine computes"});
-  }
+  refuse_scored_text(open, request);
   std::vector<ForeignMethod> methods;
   for (size_t i = 0; i < open.methods.size(); ++i) {
     ForeignMethod& method = methods.emplace_back();
@@ -63,8 +68,26 @@ std::vector<SampleOutcome> cells_elsewhere(const OpenTask& open, const Request& 
   return evaluate_quality_elsewhere(*open.model.elsewhere(), request, methods, chunk);
 }
 
+/// The setting that all others of a model behind an endpoint are compared with, evaluated or not.
+CompletionEndpoint& baseline_server(const OpenTask& open) {
+  const auto baseline = std::ranges::find_if(open.config.methods, &experiment::ComponentEntry::baseline);
+  return open.model.server(*baseline);
+}
+
+std::string form_of(const OpenTask& open) { return prompt_form(open.task.model.prompts, open.task.model.engine); }
+
+std::vector<SampleOutcome> served_cells(const OpenTask& open, const Request& request) {
+  refuse_scored_text(open, request);
+  std::vector<ServedSetting> settings;
+  for (const experiment::PlannedCell* cell : open.task.cells) {
+    settings.push_back({.server = &open.model.server(*cell->method), .baseline = cell->method->baseline});
+  }
+  return evaluate_quality_served(baseline_server(open), request, form_of(open), settings);
+}
+
 std::vector<SampleOutcome> quality_cell(const OpenTask& open) {
   const Request request = scored_request(open);
+  if (open.task.model.behind_endpoint()) return served_cells(open, request);
   if (open.model.elsewhere() != nullptr) return cells_elsewhere(open, request);
   Transformer& model = open.model.transformer();
   if (is_scored_text(*request.sample)) return evaluate_perplexity(model, request, open.methods, kPrefillChunk);
@@ -73,6 +96,10 @@ std::vector<SampleOutcome> quality_cell(const OpenTask& open) {
 
 std::vector<SampleOutcome> noise_floor_cell(const OpenTask& open) {
   const Request request = scored_request(open);
+  if (open.task.model.behind_endpoint()) {
+    refuse_scored_text(open, request);
+    return {evaluate_noise_floor_served(baseline_server(open), request, form_of(open))};
+  }
   if (open.model.elsewhere() != nullptr) return cells_elsewhere(open, request, kOtherChunk);
   Transformer& model = open.model.transformer();
   if (is_scored_text(*request.sample)) return evaluate_perplexity(model, request, open.methods, kOtherChunk);
@@ -101,6 +128,10 @@ experiment::TimingSettings timing_of(const OpenTask& open, const EvaluatedMethod
 std::vector<SampleOutcome> timing_cell(const OpenTask& open) {
   const Request request = timed_request(open, sample_of(open));
   return outcomes_of(open.methods, [&](const EvaluatedMethod& method) {
+    if (open.task.model.behind_endpoint()) {
+      const experiment::PlannedCell* cell = open.task.cells[static_cast<size_t>(&method - open.methods.data())];
+      return evaluate_timing_served(open.model.server(*cell->method), request, form_of(open), timing_of(open, method));
+    }
     return evaluate_timing(open.model.transformer(), request, method, timing_of(open, method));
   });
 }

@@ -7,6 +7,8 @@
 #include "harness/core/error.h"
 #include "harness/device/open_device.h"
 #include "harness/engine/foreign/transformers_engine.h"
+#include "harness/evaluate/server_entry.h"
+#include "harness/model/open_model_elsewhere.h"
 #include "harness/model/tokenizer/token_ranges.h"
 
 namespace kvarena::evaluate {
@@ -15,7 +17,8 @@ namespace {
 constexpr const char* kBlanks = " \t\n\r\f\v";
 
 OpenedModel open_entry(const experiment::ModelEntry& entry, const std::filesystem::path& home) {
-  OpenedModel opened = open_model(entry.file(home));
+  const std::filesystem::path file = entry.file(home);
+  OpenedModel opened = entry.behind_endpoint() ? open_model_elsewhere(file) : open_model(file);
   if (entry.window) opened.config.max_position = std::min(opened.config.max_position, *entry.window);
   return opened;
 }
@@ -119,11 +122,22 @@ LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesys
       tokens_(*opened_.tokenizer),
       fitted_folder_(home / "fitted"),
       machine_(std::move(machine)) {
-  if (!entry.elsewhere()) return;
+  if (!entry.elsewhere() || entry.behind_endpoint()) return;
   elsewhere_ = std::make_unique<TransformersEngine>(entry.file(home), entry.dtype, entry.device);
 }
 
 LoadedModel::~LoadedModel() = default;
+
+CompletionEndpoint& LoadedModel::server(const experiment::ComponentEntry& method) {
+  ServerSettings settings = server_of(entry_, method);
+  auto& server = servers_[settings.url + "\n" + settings.model];
+  if (!server) {
+    auto made = std::make_unique<CompletionEndpoint>(std::move(settings));
+    (void)made->version();
+    server = std::move(made);
+  }
+  return *server;
+}
 
 TransformerOptions LoadedModel::options() const {
   const std::string& cache = entry_.kv_dtype.empty() ? entry_.dtype : entry_.kv_dtype;
@@ -144,7 +158,7 @@ Transformer& LoadedModel::transformer() {
 }
 
 std::shared_ptr<const ModelFacts> LoadedModel::facts() {
-  if (!facts_ && !elsewhere_) {
+  if (!facts_ && !entry_.elsewhere()) {
     auto facts = model_facts(transformer(), {fitted_folder_}, machine_);
     facts->text = text_facts(*opened_.tokenizer, template_);
     facts_ = std::move(facts);

@@ -2,12 +2,14 @@
 // A config's model entry as something that turns samples into requests and requests into answers.
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "datasets/token_counter.h"
 #include "harness/engine/model_facts.h"
+#include "harness/evaluate/completion_endpoint.h"
 #include "harness/evaluate/request.h"
 #include "harness/experiment/config.h"
 #include "harness/model/open_model.h"
@@ -49,8 +51,10 @@ class LoadedModel {
   /// Number types of the weights and of the cache.
   [[nodiscard]] TransformerOptions options() const;
   [[nodiscard]] Transformer& transformer();
-  /// The engine that computes instead of transformer(); null where that does.
+  /// The engine that computes instead of transformer(); null where that does, and of a model behind an endpoint.
   [[nodiscard]] TransformersEngine* elsewhere() { return elsewhere_.get(); }
+  /// The server of a method's entry, asked for its version once. Throws UserError where it does not answer.
+  [[nodiscard]] CompletionEndpoint& server(const experiment::ComponentEntry& method);
   /// Facts that methods may know of the model; valid as long as this object. Null where another engine computes.
   [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
 
@@ -82,6 +86,7 @@ class LoadedModel {
   std::shared_ptr<const storage::Hierarchy> machine_;
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<TransformersEngine> elsewhere_;
+  std::map<std::string, std::unique_ptr<CompletionEndpoint>> servers_;  // by address and model
   std::shared_ptr<const ModelFacts> facts_;
 };
 

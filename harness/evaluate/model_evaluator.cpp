@@ -17,6 +17,8 @@
 #include "harness/evaluate/cell_procedures.h"
 #include "harness/evaluate/local_embedder.h"
 #include "harness/evaluate/method_files.h"
+#include "harness/evaluate/served_quality.h"
+#include "harness/evaluate/server_entry.h"
 #include "harness/evaluate/stored_values.h"
 #include "harness/experiment/config_parts.h"
 #include "harness/method/plugins.h"
@@ -34,6 +36,7 @@ using nlohmann::json;
 using results::CellKind;
 
 EvaluatedMethod build_method(const ComponentEntry& entry) {
+  if (entry.name == kServerEntry) return {.method = nullptr};
   const Family family = find_method(entry.name)->family;
   return {.method = make_method(spec_of(entry), entry.label),
           .reference = family == Family::reference,
@@ -140,7 +143,8 @@ std::string ModelEvaluator::model_hash(const ModelEntry& model) { return hashes_
 
 const std::vector<MethodFile>& ModelEvaluator::files_of(const ModelEntry& model, const ComponentEntry& method) {
   const auto [slot, fresh] = method_files_.try_emplace(model.label + "\n" + method.label);
-  if (fresh) slot->second = method_files(spec_of(method), file_sources(model, paths_.home));
+  const bool reads_files = method.name != kServerEntry && !model.behind_endpoint();
+  if (fresh && reads_files) slot->second = method_files(spec_of(method), file_sources(model, paths_.home));
   return slot->second;
 }
 
@@ -197,6 +201,7 @@ experiment::ModelSize ModelEvaluator::model_size(const ModelEntry& model) {
   const LoadedModel& opened = loaded(model);
   const TransformerOptions options = opened.options();
   experiment::ModelSize size;
+  if (model.behind_endpoint()) return size;
   for (const TensorInfo& tensor : opened.opened().checkpoint->tensors()) {
     size.weight_bytes += static_cast<double>(tensor.elements() * kernels::size_of(options.weights));
   }
@@ -237,12 +242,14 @@ experiment::Question ModelEvaluator::question_of(const ModelEntry& model, const 
   std::optional<Question> only;  // protocol of an experiment that knows one
   if (config_.contexts) only = Question::unseen;
   if (config_.remote_prefix) only = Question::seen;
+  if (model.behind_endpoint() && model.engine != "kvarena") only = Question::seen;
   if (only && workload.question.value_or(*only) != *only) {
     fail({.place = fmt::format("workload {}: question", workload.label),
           .found = name(*workload.question),
           .expected = fmt::format("{}: {}", name(*only),
-                                  config_.contexts ? "contexts are stored without the questions about them"
-                                                   : "a prompt's stored cache holds all of it")});
+                                  config_.contexts        ? "contexts are stored without the questions about them"
+                                  : config_.remote_prefix ? "a prompt's stored cache holds all of it"
+                                                          : "this server reads a prompt as a whole")});
   }
   const datasets::Sample* first = cursor(model, workload).first();
   const bool told = first != nullptr && first->has_context();
@@ -283,7 +290,8 @@ experiment::WorkloadSamples ModelEvaluator::samples(const ModelEntry& model, con
 }
 
 std::string ModelEvaluator::protocol_card(const ModelEntry& model, const ComponentEntry& workload,
-                                          const ComponentEntry& /*method*/, results::CellKind kind) {
+                                          const ComponentEntry& method, results::CellKind kind) {
+  require_server_entry(model, method);
   LoadedModel& opened = loaded(model);
   const datasets::WorkloadInfo& info = cursor(model, workload).info();
   const bool templated = info.chat_template && model.chat_template != "none";
@@ -324,6 +332,12 @@ std::string ModelEvaluator::protocol_card(const ModelEntry& model, const Compone
             {"kind", std::string(results::name(kind))}};
   if (!sampling.greedy()) card["top_p"] = sampling.top_p;
   if (opened.elsewhere() != nullptr) card["engine"] = opened.elsewhere()->version();
+  if (model.behind_endpoint()) {
+    card["engine"] = opened.server(method).version();
+    card["prompts"] = prompt_form(model.prompts, model.engine);
+    card["dtype"] = card["kv_dtype"] = "the server's";
+    card["kl_temperature"] = 1;
+  }
   if (!metric_files.empty()) card["metric_data_sha256"] = sha256(metric_files);
   return card.dump();
 }
@@ -358,6 +372,7 @@ std::vector<results::RunInput> ModelEvaluator::inputs(const ModelEntry& model) {
 void ModelEvaluator::begin_model(const ModelEntry& model, const experiment::EngineSettings& engine) {
   omp_set_num_threads(engine.threads > 0 ? static_cast<int>(engine.threads) : threads_);
   LoadedModel& opened = loaded(model);
+  if (model.behind_endpoint()) return;
   if (opened.elsewhere() != nullptr) return opened.elsewhere()->load(engine.threads);
   (void)opened.transformer();
 }
@@ -444,6 +459,7 @@ experiment::Validators registry_validators() {
   };
   return {.methods =
               [](const std::string& name, const json& settings, const std::string& place) {
+                if (name == kServerEntry) return check_server_entry(settings, place);
                 json spec = settings;
                 spec["name"] = name;
                 return check_method(spec, place);

@@ -62,15 +62,20 @@ void check_engine(const EngineSettings& engine, Problems& problems) {
 void check_engines(const ExperimentConfig& config, Problems& problems) {
   for (size_t i = 0; i < config.models.size(); ++i) {
     const ModelEntry& model = config.models[i];
-    if (!model.elsewhere()) continue;
     const std::string place = fmt::format("models[{}].engine", i);
+    const bool serves = model.engine != "transformers", computes = model.engine == "kvarena" || !serves;
+    if (model.behind_endpoint() ? !serves : !computes) {
+      problems.add(place, model.engine, serves ? "an \"endpoint\" beside it" : "no \"endpoint\" beside it");
+    }
+    if (!model.elsewhere()) continue;
     const auto refuse = [&](const std::string& found, const char* expected) {
       problems.add(place, fmt::format("{} and {}", model.engine, found), expected);
     };
-    if (config.timing || config.serving)
-      refuse("a group \"timing\" or \"serving\"", "quality alone, in a config of its own");
-    if (model.kv_dtype != model.dtype) refuse("a kv_dtype of its own", "a cache in the dtype of the weights");
+    if (config.serving || config.remote_prefix) refuse("requests over time", "quality, in a config of its own");
     if (!model.devices.empty()) refuse("\"devices\"", "one device");
+    if (model.behind_endpoint()) continue;
+    if (config.timing) refuse("a group \"timing\"", "quality alone, in a config of its own");
+    if (model.kv_dtype != model.dtype) refuse("a kv_dtype of its own", "a cache in the dtype of the weights");
   }
 }
 
@@ -174,10 +179,27 @@ void ModelEntry::parameters(ParameterVisitor& p) {
           "numbers of the devices among which the model's layers are divided, each once, where `device` is cuda; "
           "empty = the first ones, as many as it needs; bits of results are the same for any");
   p("engine", engine)
-      .one_of({"kvarena", "transformers"})
+      .one_of({"kvarena", "transformers", "vllm", "sglang", "llama.cpp", "openai"})
       .doc(
           "what computes: kvarena itself, or Hugging Face's transformers in a Python process (KVARENA_PYTHON), with "
-          "full KV or, as the method \"kvpress\", any press of kvpress");
+          "full KV or, as the method \"kvpress\", any press of kvpress; of an endpoint what serves there, kvarena "
+          "being "
+          "`kvarena serve` and openai whatever else speaks that API");
+  p("endpoint", endpoint)
+      .doc(
+          "address of a server that answers instead, \"http://127.0.0.1:8000\"; `path` then needs no weights, and "
+          "methods are entries \"server\" (docs/endpoints.md)");
+  p("model", served_name).doc("as the server names it; empty = the only one that it has");
+  p("prompts", prompts)
+      .one_of({"auto", "tokens", "text", "chat"})
+      .doc(
+          "sent to the server as token ids, as text, or as messages for its own template; auto = text to openai, else "
+          "tokens");
+  p("key_variable", key_variable).doc("environment variable that holds the server's key; empty = no key");
+  p("request_timeout_s", request_timeout_s).min(1).doc("of one try of a request to the server");
+  p("request_tries", request_tries)
+      .min(1)
+      .doc("of a request that meets a closed connection, a time-out, 408, 429 or 5xx, with longer and longer waits");
 }
 
 std::string ModelEntry::parameters_json(bool placement) const {
@@ -187,6 +209,10 @@ std::string ModelEntry::parameters_json(bool placement) const {
   if (device == "cpu") values.erase("device");
   if (thinking == "auto") values.erase("thinking");
   if (!elsewhere()) values.erase("engine");
+  for (const char* key : {"endpoint", "model", "prompts"}) {
+    if (!behind_endpoint()) values.erase(key);
+  }
+  for (const char* key : {"key_variable", "request_timeout_s", "request_tries"}) values.erase(key);
   return values.dump();
 }
 

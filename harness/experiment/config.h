@@ -27,8 +27,15 @@ struct ModelEntry {
   std::string thinking = "auto";       // told to the chat template: on, off; auto = its own default
   std::string device = "cpu";          // cpu or cuda; decides the last bits of results, and times
   std::vector<int64_t> devices;        // numbers of those that share the layers; empty = as many as the model needs
-  std::string engine = "kvarena";      // or transformers: a Python process computes, with caches of its own
-  std::string source;                  // where it comes from, huggingface.co/ORG/NAME; decides no result
+  /// kvarena; transformers: a Python process computes, with caches of its own; of an endpoint what serves there.
+  std::string engine = "kvarena";
+  std::string endpoint;             // address of a server that answers, "http://127.0.0.1:8000"; empty = none
+  std::string served_name;          // key "model": as the server names it; empty = the only one that it has
+  std::string prompts = "auto";     // sent to the server as tokens, text or chat
+  std::string key_variable;         // environment variable that holds the server's key; empty = no key
+  int64_t request_timeout_s = 600;  // of one try
+  int64_t request_tries = 5;        // before a request has failed
+  std::string source;               // where it comes from, huggingface.co/ORG/NAME; decides no result
 
   void parameters(ParameterVisitor& p);
   /// A JSON object of the members that decide a cell's results; `placement`: and of those that decide its times, which
@@ -39,7 +46,8 @@ struct ModelEntry {
   [[nodiscard]] std::filesystem::path file(const std::filesystem::path& home) const;
   /// A command or words that say how to bring the checkpoint.
   [[nodiscard]] std::string how_to_get(const std::filesystem::path& home) const;
-  [[nodiscard]] bool elsewhere() const { return engine != "kvarena"; }
+  [[nodiscard]] bool behind_endpoint() const { return !endpoint.empty(); }
+  [[nodiscard]] bool elsewhere() const { return engine != "kvarena" || behind_endpoint(); }
 };
 
 /// How much of a prompt a method compresses, and what follows. `seen`: all of it. `unseen`: the context alone, of which

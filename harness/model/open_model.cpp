@@ -10,6 +10,7 @@
 #include "harness/core/files.h"
 #include "harness/model/architectures/architecture.h"
 #include "harness/model/gguf.h"
+#include "harness/model/open_model_elsewhere.h"
 
 namespace kvarena {
 namespace {
@@ -79,7 +80,13 @@ OpenedModel open_gguf(const std::filesystem::path& path) {
   return model;
 }
 
-OpenedModel open_folder(const std::filesystem::path& folder) {
+bool has_weights(const std::filesystem::path& folder) {
+  return std::ranges::any_of(std::filesystem::directory_iterator(folder), [](const auto& entry) {
+    return entry.path().extension() == ".safetensors" || entry.path().extension() == ".gguf";
+  });
+}
+
+OpenedModel open_folder(const std::filesystem::path& folder, bool weights) {
   OpenedModel model;
   model.config = read_hf_config(folder / "config.json");
   const std::filesystem::path tokenizer = folder / "tokenizer.json";
@@ -93,10 +100,12 @@ OpenedModel open_folder(const std::filesystem::path& folder) {
   const SpecialIds& ids = model.tokenizer->special_ids();
   model.chat_template = ChatTemplate::from_text(read_jinja(folder), text_of(*model.tokenizer, ids.bos),
                                                 text_of(*model.tokenizer, ids.eos));
-  model.checkpoint = open_checkpoint(folder);
-  check_layers(model.config, *model.checkpoint,
-               JsonSection(folder / "config.json").integer("num_nextn_predict_layers", 0));
-  model.files = model.checkpoint->files();
+  if (weights) {
+    model.checkpoint = open_checkpoint(folder);
+    check_layers(model.config, *model.checkpoint,
+                 JsonSection(folder / "config.json").integer("num_nextn_predict_layers", 0));
+    model.files = model.checkpoint->files();
+  }
   for (const char* name :
        {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
     if (std::filesystem::exists(folder / name)) model.files.push_back(folder / name);
@@ -113,10 +122,15 @@ OpenedModel open_model(const std::filesystem::path& path) {
           .found = std::filesystem::exists(path) ? "a file" : "nothing",
           .expected = "a folder in Hugging Face layout or a .gguf file"});
   }
-  if (std::filesystem::exists(path / "config.json")) return open_folder(path);
+  if (std::filesystem::exists(path / "config.json")) return open_folder(path, /*weights=*/true);
   const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(path);
   if (checkpoint->path().extension() == ".gguf") return open_gguf(checkpoint->path());
   fail({.place = path.string(), .found = "weights without config.json", .expected = "config.json beside them"});
+}
+
+OpenedModel open_model_elsewhere(const std::filesystem::path& path) {
+  const bool alone = std::filesystem::exists(path / "config.json") && !has_weights(path);
+  return alone ? open_folder(path, /*weights=*/false) : open_model(path);
 }
 
 ChatTemplate choose_chat_template(const OpenedModel& model, const std::string& chosen) {

@@ -57,6 +57,7 @@ STORED_METRICS = "metrics/stored_metrics.h"
 NO_METRICS = {
     "harness/cli/reuse.cpp": {"loaded_bytes"},
     "harness/cost_model/estimate.cpp": {"acceptance_rate", "iteration_ms", "link_bytes", "throughput_tokens_per_s"},
+    "harness/evaluate/completion_endpoint.cpp": {"resident_bytes"},
     "harness/experiment/config.cpp": {"attainment", "time_to_first_token_ms"},
     "harness/serve/answer_json.cpp": {"resident_bytes"},
 }

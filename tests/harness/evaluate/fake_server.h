@@ -1,0 +1,131 @@
+#pragma once
+// A server of completions that the test tells what to answer.
+
+#include <fmt/format.h>
+#include <httplib.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace kvarena::evaluate {
+
+/// A token is an ASCII character, whose code is its id. The model "tiny" answers "ab", "tiny-fp8" "ac". Of a given text
+/// each token has the probability 1/2 and "x" 1/4, of tiny-fp8 the reverse.
+class FakeServer {
+ public:
+  using json = nlohmann::json;
+  /// Answers in place of the server; false: the server does.
+  using Trouble = std::function<bool(const json& asked, httplib::Response& response)>;
+
+  FakeServer() {
+    server_.Get("/v1/models", [this](const auto&, auto& response) {
+      response.set_content(json{{"data", {{{"id", "tiny"}}, {{"id", "tiny-fp8"}}}}}.dump(), "application/json");
+    });
+    server_.Get("/version", [](const auto&, auto& response) {
+      response.set_content(R"({"version": "1.2.3"})", "application/json");
+    });
+    server_.Get("/metrics", [this](const auto&, auto& response) {
+      response.set_content(fmt::format("# HELP vllm:prefix_cache_hits_total x\n"
+                                       "vllm:prefix_cache_hits_total{{engine=\"0\"}} {}\n"
+                                       "vllm:kv_cache_usage_perc{{engine=\"0\"}} 0.5\nvllm:requests 3\n",
+                                       10 * answers_),
+                           "text/plain");
+    });
+    server_.Post("/v1/completions", [this](const httplib::Request& http, httplib::Response& response) {
+      const json body = json::parse(http.body);
+      {
+        const std::lock_guard lock(mutex_);
+        asked_.push_back(body);
+        key_ = http.get_header_value("Authorization");
+      }
+      if (!trouble || !trouble(body, response)) answer(body, response);
+    });
+    port_ = server_.bind_to_any_port("127.0.0.1");
+    thread_ = std::jthread([this] { server_.listen_after_bind(); });
+    while (!server_.is_running()) std::this_thread::yield();
+  }
+  ~FakeServer() { server_.stop(); }
+
+  [[nodiscard]] std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
+  [[nodiscard]] std::vector<json> asked() {
+    const std::lock_guard lock(mutex_);
+    return asked_;
+  }
+  [[nodiscard]] std::string key() {
+    const std::lock_guard lock(mutex_);
+    return key_;
+  }
+
+  /// Ends the connection in the middle of the response's body.
+  static void cut(httplib::Response& response, const std::string& begin, const char* type = "application/json") {
+    response.set_chunked_content_provider(type, [begin](size_t offset, httplib::DataSink& sink) {
+      if (offset == 0) sink.write(begin.data(), begin.size());
+      return false;
+    });
+  }
+
+  Trouble trouble;     // set while nothing is asked
+  bool alike = false;  // tiny-fp8 answers as tiny
+
+ private:
+  void answer(const json& body, httplib::Response& response) {
+    const std::string model = body.at("model");
+    const bool fp8 = model == "tiny-fp8" && !alike;
+    const std::string text = fp8 ? "ac" : "ab";
+    json choice = {{"index", 0}, {"text", text}, {"finish_reason", "stop"}, {"token_ids", {text[0], text[1]}}};
+    const size_t prompt = body.at("prompt").size();
+    if (body.value("echo", false)) choice["logprobs"] = scores(body.at("prompt"), fp8);
+    ++answers_;
+    if (body.value("stream", false)) return stream(model, prompt, response);
+    json reply = {{"model", model}, {"choices", {choice}}};
+    reply["usage"] = {
+        {"prompt_tokens", prompt}, {"completion_tokens", 2}, {"prompt_tokens_details", {{"cached_tokens", 4}}}};
+    response.set_content(reply.dump(), "application/json");
+  }
+  static json scores(const json& prompt, bool fp8) {
+    json list = {{"tokens", json::array()}, {"token_logprobs", json::array()}, {"top_logprobs", json::array()}};
+    const double own = std::log(fp8 ? 0.25 : 0.5), other = std::log(fp8 ? 0.5 : 0.25);
+    for (const json& id : prompt) {
+      const std::string name = fmt::format("token_id:{}", id.get<int>());
+      list["tokens"].push_back(name);
+      list["token_logprobs"].push_back(own);
+      list["top_logprobs"].push_back({{name, own}, {"x", other}});
+    }
+    return list;
+  }
+  /// Three tokens with 30 ms before each but the first.
+  static void stream(const std::string& model, size_t prompt, httplib::Response& response) {
+    response.set_chunked_content_provider("text/event-stream", [=](size_t, httplib::DataSink& sink) {
+      for (const char* text : {"a", "b", "c"}) {
+        if (*text != 'a') std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        json chunk = {{"model", model}};
+        chunk["choices"] = {{{"text", text}, {"finish_reason", nullptr}}};
+        if (*text == 'c') chunk["choices"][0]["finish_reason"] = "length";
+        const std::string event = fmt::format("data: {}\n\n", chunk.dump());
+        sink.write(event.data(), event.size());
+      }
+      const json usage = {{"model", model},
+                          {"choices", json::array()},
+                          {"usage", {{"prompt_tokens", prompt}, {"completion_tokens", 3}}}};
+      const std::string end = fmt::format("data: {}\n\ndata: [DONE]\n\n", usage.dump());
+      sink.write(end.data(), end.size());
+      sink.done();
+      return true;
+    });
+  }
+
+  httplib::Server server_;
+  int port_ = 0;
+  std::atomic<int64_t> answers_ = 0;
+  std::mutex mutex_;
+  std::vector<json> asked_;
+  std::string key_;
+  std::jthread thread_;
+};
+
+}  // namespace kvarena::evaluate
