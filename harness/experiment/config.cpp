@@ -79,6 +79,19 @@ void check_engines(const ExperimentConfig& config, Problems& problems) {
   }
 }
 
+/// Refuses methods whose layers follow the memory of a batch ("offload": "adaptive") where no batch has any.
+void check_memory(const ExperimentConfig& config, Problems& problems) {
+  for (const ComponentEntry& method : config.methods) {
+    if (json::parse(method.settings_json).value("offload", "") != "adaptive") continue;
+    const auto refuse = [&](const char* found) {
+      problems.add("methods", fmt::format("\"offload\": \"adaptive\" of {} and {}", method.label, found),
+                   "\"timing\" with \"device_mib\", which the requests of a batch share");
+    };
+    if (!config.timing || !config.timing->device_mib) refuse("no limit of memory");
+    if (config.serving || config.remote_prefix) refuse("a group \"serving\" or \"remote_prefix\"");
+  }
+}
+
 void check_serving(const ServingSettings& serving, Problems& problems) {
   if (serving.load.empty()) problems.add("serving.load", "no point", "at least one");
   if (serving.arrivals == "clients") {
@@ -436,6 +449,7 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
     config.contexts = read_contexts(whole["contexts"], validators, problems);
     if (!config.serving) problems.add("contexts", "no \"serving\" beside it", "how requests about them arrive");
   }
+  check_memory(config, problems);
   check_engines(config, problems);
   if (whole.contains("output")) read_group(whole["output"], "output", config.output, problems);
   if (whole.contains("table")) config.table = read_table(whole["table"], problems);

@@ -1,5 +1,7 @@
 #include "harness/method/verifier.h"
 
+#include "harness/method/tapped_features.h"
+
 namespace kvarena {
 
 DraftSampling Verifier::draft_sampling() const {
@@ -27,7 +29,7 @@ Needs VerificationMethod::needs() const {
   if (const auto* view = std::get_if<CacheView>(&drafter)) add(view->method);
   add(part_->verified_cache());
   if (std::holds_alternative<DraftingHead>(drafter))
-    needs = combine(needs, {.taps = {Tap::low, Tap::middle, Tap::high}});
+    needs = combine(needs, {.taps = {TappedFeatures::kTaps.begin(), TappedFeatures::kTaps.end()}});
   return needs;
 }
 

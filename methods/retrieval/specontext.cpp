@@ -7,26 +7,40 @@
 
 #include "harness/cache/indexed_segment.h"
 #include "harness/cache/known_choice.h"
+#include "harness/cache/residual_reader.h"
 #include "harness/core/error.h"
-#include "harness/cost_model/layer_offload.h"
 #include "harness/method/budget.h"
 #include "harness/method/entry_scores.h"
 #include "harness/method/fitter.h"
 #include "harness/method/layer_view.h"
+#include "harness/method/offloaded_layers.h"
 #include "harness/method/registry.h"
 #include "harness/method/retrieval_head.h"
 #include "harness/method/row_index.h"
+#include "harness/method/tapped_features.h"
 #include "harness/method/tensors.h"
-#include "harness/storage/slot_cache.h"
+#include "harness/method/yielding_index.h"
+#include "kernels/cells/cells.h"
 
 namespace kvarena {
 namespace {
 
 /// The head's state of a request: every token's key, and the entries it chose for the pass under way.
-struct HeadIndex final : public LayerIndex, public KnownChoice {
-  HeadIndex(std::shared_ptr<const RetrievalHead> own_head, const LedgerPtr& own_ledger)
-      : head(std::move(own_head)), ledger(own_ledger) {
+struct HeadIndex : public LayerIndex, public KnownChoice, public ResidualReader {
+  HeadIndex(std::shared_ptr<const RetrievalHead> own_head, int64_t layers, const LedgerPtr& own_ledger)
+      : head(std::move(own_head)), ledger(own_ledger), features(layers, own_ledger) {
     for (int64_t i = 0; i < head->kv_heads(); ++i) keys.emplace_back(head->head_dim(), DType::bf16, ledger);
+  }
+  HeadIndex(const HeadIndex& other, const LedgerPtr& own_ledger)
+      : LayerIndex(other),
+        head(other.head),
+        ledger(own_ledger),
+        query(other.query),
+        unread(other.unread),
+        features(other.features, own_ledger) {
+    for (const RowList& list : other.keys) keys.push_back(list.clone(ledger));
+    for (const auto& list : other.chosen)
+      chosen.emplace_back(list.begin(), list.end(), LedgerAllocator<int32_t>(ledger));
   }
 
   std::shared_ptr<const RetrievalHead> head;
@@ -34,22 +48,47 @@ struct HeadIndex final : public LayerIndex, public KnownChoice {
   std::vector<RowList> keys;                  // [kv_heads] of the head
   std::vector<float> query;                   // [q_heads, head_dim] of the newest token
   std::vector<LedgerVector<int32_t>> chosen;  // one list a kv head or a query head; empty: everything
+  std::vector<int32_t> unread;                // newest tokens, whose features come behind the pass under way
+  TappedFeatures features;                    // of the token before `unread` and of these; none where they are not read
 
   [[nodiscard]] bool known(const KvCache& /*cache*/) const override { return true; }
+  void see_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override {
+    if (head->reads_features()) features.see(layer, rows, count, hidden_size);
+  }
   [[nodiscard]] int64_t bytes() const override {
-    int64_t total = 0;
+    auto total = static_cast<int64_t>(features.rows.capacity() * sizeof(float));
     for (const RowList& list : keys) total += list.bytes();
     for (const auto& list : chosen) total += static_cast<int64_t>(list.capacity() * sizeof(int32_t));
     return total;
   }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& other) const override {
-    auto copy = std::make_unique<HeadIndex>(head, other);
-    for (size_t i = 0; i < keys.size(); ++i) copy->keys[i] = keys[i].clone(other);
-    copy->query = query;
-    for (const auto& list : chosen) {
-      copy->chosen.emplace_back(list.begin(), list.end(), LedgerAllocator<int32_t>(other));
-    }
-    return copy;
+    return std::make_unique<HeadIndex>(*this, other);
+  }
+};
+
+/// With the layers of a request that leave the device when others need its room.
+struct AdaptiveHeadIndex final : public HeadIndex, public YieldingIndex {
+  AdaptiveHeadIndex(const HeadIndex& other, OffloadedLayers own_layers, const LedgerPtr& own_ledger)
+      : HeadIndex(other, own_ledger), layers(std::move(own_layers)) {}
+
+  OffloadedLayers layers;
+
+  [[nodiscard]] int64_t least_bytes(const KvCache& own, int64_t tokens) const override {
+    return layers.least_bytes(own, tokens, grown(tokens));
+  }
+  void yield(KvCache& own, int64_t bytes, Activity& activity) override {
+    layers.send_until(own, bytes, own.length + 1, grown(own.length + 1), activity);
+  }
+  [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& other) const override {
+    return std::make_unique<AdaptiveHeadIndex>(*this, layers, other);
+  }
+
+ private:
+  /// Bytes of the index while it takes so many tokens: its vectors move to twice their room.
+  [[nodiscard]] int64_t grown(int64_t tokens) const {
+    const int64_t needed = head->kv_heads() * kernels::cell_bytes(tokens, head->head_dim(), DType::bf16);
+    const int64_t held = bytes();
+    return needed <= held ? held : held + 2 * needed;
   }
 };
 
@@ -154,11 +193,14 @@ class HeadFitter final : public Fitter {
 /// Prompt and generated entries compete alike; the newest is always attended and counts in the budget.
 /// Xu et al. 2025, arXiv:2512.00722, sections 4 to 6.
 /// The head: `kvarena fit`, of texts or (--from) of an EAGLE-3 drafter's folder, or such a folder itself. A drafter's
-/// projections read the token's embedding and a feature of the token before it, which the paper does not mention; that
-/// half is left out. offload: layers keep their entries behind the device and the chosen ones in slots on it, which
-/// come while earlier layers run; of a step's choice only what no slot holds is moved (elastic, section 5.4).
-/// "adaptive" sends layers away one by one, the last first, at the lengths at which the paper's memory model fills
-/// device_bytes (section 6).
+/// projections read [norm(embedding of token i) ; norm(fc of what the model computed of token i - 1)], the latter
+/// behind three layers (TappedFeatures); the paper does not mention that half. feature = "zero" leaves it out,
+/// "previous" reads it: zeros before the first token, the prompt's own hidden states, then those of each pass. Tokens
+/// that come in one pass are read when it is over, but for the first. offload: layers keep their entries behind the
+/// device and the chosen ones in slots on it, which come while earlier layers run; of a step's choice only what no slot
+/// holds is moved (elastic, section 5.4). "adaptive" (section 6) sends layers away one by one, the last first, when
+/// what a request may hold, timing.device_mib over the requests that run, is less than OffloadedLayers::bytes() and the
+/// head's keys. Weights lie outside, those of the head too.
 class SpeContext final : public Method {
  public:
   void parameters(ParameterVisitor& p) override {
@@ -166,45 +208,56 @@ class SpeContext final : public Method {
     p("level", level_).one_of({"head", "batch"}).doc("a set for each kv head, or one for all heads");
     p("dense_layers", dense_layers_).min(0).doc("first layers, which attend to everything");
     p("head", head_).doc("file of a fitted head or folder of an EAGLE-3 drafter; empty = the project's for the model");
+    p("feature", feature_)
+        .one_of({"zero", "previous"})
+        .doc("a drafter's input beside the embedding: nothing, or what the model computed of the token before");
     p("yarn", yarn_).min(0).doc("YaRN's factor on the head's window; 0 = as far as the model's reaches");
     p("offload", offload_)
         .one_of({"none", "all", "adaptive"})
-        .doc("layers whose entries lie behind the device: none, all, or as many as device_bytes asks for");
+        .doc("layers whose entries lie behind the device: none, all, or as many as timing.device_mib asks for");
     p("tier", tier_).one_of({"host", "disk"}).doc("where the entries of offloaded layers lie");
     p("elastic", elastic_).doc("move only entries that were not chosen a step before; otherwise all chosen ones");
-    p("device_bytes", device_bytes_).min(1).doc("memory for weights, activations and caches (offload = adaptive)");
-    p("requests", requests_).min(1).doc("requests of this length that share device_bytes");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
     budget_.check(place, problems);
-    if ((offload_ == "adaptive") == device_bytes_.has_value()) return;
-    problems.push_back(
-        describe({.place = place + ".device_bytes",
-                  .found = device_bytes_ ? "a number" : "nothing",
-                  .expected = device_bytes_ ? "offload = adaptive with it" : "bytes, for offload = adaptive",
-                  .action = "give both or neither"}));
+  }
+  Needs needs() const override {
+    if (feature_ == "zero") return {};
+    return {.taps = {TappedFeatures::kTaps.begin(), TappedFeatures::kTaps.end()}};
   }
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<HeadFitter>(); }
   HookAccess reach() const override { return HookAccess::views; }
 
-  void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> /*seen*/) const override {
+  void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override {
     if (budget_.unlimited()) return;
     LayerContext& first = layers.front();
     KvCache& cache = *first.request;
-    cache.index = std::make_unique<HeadIndex>(read_head(*first.model, first.cache.shape()), cache.ledger);
-    constexpr size_t chunk = 512;
-    for (size_t done = 0; done < first.prompt.size(); done += chunk) {
-      const auto part = first.prompt.subspan(done, std::min(chunk, first.prompt.size() - done));
-      read(cache, *first.model, part, static_cast<int64_t>(done));
+    HeadIndex index(read_head(*first.model, first.cache.shape(), first.layers), first.layers, cache.ledger);
+    read_prompt(index, *first.model, first.prompt, seen);
+    if (offload_ == "adaptive") {
+      cache.index = std::make_unique<AdaptiveHeadIndex>(index, offloaded(cache, *first.model), cache.ledger);
+      return;
     }
-    offload_layers(cache, *first.model, cache.length, first.activity);
+    cache.index = index.clone(cache.ledger);
+    if (offload_ == "none") return;
+    const OffloadedLayers away = offloaded(cache, *first.model);
     for (LayerContext& layer : layers) {
+      away.send(cache, layer.layer, layer.activity);
       if (auto* slots = slots_of(layer.cache)) slots->settle();
     }
   }
 
   void on_tokens(RequestContext& request, std::span<const int32_t> tokens) const override {
-    if (request.cache.index) read(request.cache, *request.model, tokens, request.cache.length);
+    if (!request.cache.index) return;
+    auto& index = static_cast<HeadIndex&>(*request.cache.index);
+    index.unread.insert(index.unread.end(), tokens.begin(), tokens.end());
+    const bool reads = index.head->reads_features();
+    const auto known = reads ? std::ssize(index.features.rows) / index.head->feature_size() : std::ssize(index.unread);
+    const auto count = std::min<int64_t>(known, std::ssize(index.unread));
+    read(index, *request.model, std::span(index.unread).first(static_cast<size_t>(count)),
+         reads ? index.features.rows.data() : nullptr);
+    index.unread.erase(index.unread.begin(), index.unread.begin() + count);
+    index.features.rows.clear();
   }
 
   void begin_step(RequestContext& request, int64_t q_len) const override {
@@ -212,9 +265,8 @@ class SpeContext final : public Method {
     auto& index = static_cast<HeadIndex&>(*request.cache.index);
     index.chosen.clear();
     const LayerShape& shape = request.cache.layers.front().shape();
-    const int64_t n = index.keys.front().count();
+    const int64_t n = request.cache.length + q_len;
     const int64_t budget = budget_.capacity(n, shape, static_cast<int64_t>(request.cache.layers.size()));
-    offload_layers(request.cache, *request.model, n, request.activity);
     if (q_len == 1 && n > budget) choose(index, *request.model, shape, n, budget);
     prefetch(request.cache, index, n, q_len);
   }
@@ -237,56 +289,33 @@ class SpeContext final : public Method {
   }
 
   void after_append(LayerContext& layer) const override {
-    if (slots_of(layer.cache) != nullptr) offload(layer.cache, layer.activity);
+    if (slots_of(layer.cache) != nullptr) follow(layer.cache, layer.activity);
   }
 
  private:
   using Lists = std::vector<std::vector<int32_t>>;
+  static constexpr int64_t kLayersWithTaps = 7;
 
-  /// Slots of an offloaded layer, null for one on the device.
-  static storage::SlotCache* slots_of(const LayerCache& cache) {
-    return static_cast<storage::SlotCache*>(cache.index.get());
-  }
   [[nodiscard]] bool attends_to_all(int64_t layer, const LayerCache& cache) const {
     return layer < dense_layers_ || cache.shape().window > 0;
   }
-
-  static void offload(LayerCache& cache, Activity& activity) {
-    storage::SlotCache& slots = *slots_of(cache);
-    const int64_t sent = slots.offloaded_bytes();
-    slots.offload(cache.tail());
-    activity.traffic.offloaded_bytes += slots.offloaded_bytes() - sent;
+  /// Lists of chosen entries.
+  [[nodiscard]] int64_t lists(const ModelFacts& model, const LayerShape& shape) const {
+    return level_ == "batch" ? 1 : model.latent ? shape.q_heads : shape.kv_heads;
   }
 
-  /// Sends away the layers that may not stay on the device at sequence length n.
-  void offload_layers(KvCache& cache, const ModelFacts& model, int64_t n, Activity& activity) const {
-    if (offload_ == "none") return;
-    const auto layers = static_cast<int64_t>(cache.layers.size());
-    const auto send = [&](int64_t layer) {
-      LayerCache& own = cache.layers[static_cast<size_t>(layer)];
-      if (own.index || attends_to_all(layer, own)) return;
-      KVARENA_ASSERT(model.tiers != nullptr, "a machine without tiers");
-      own.index = std::make_unique<storage::SlotCache>(
-          own.shape(), cache.ledger, model.tiers,
-          storage::SlotCache::Options{.tier = tier_ == "disk" ? Tier::disk : Tier::host, .elastic = elastic_});
-      offload(own, activity);
-    };
-    if (offload_ == "all") {
-      for (int64_t layer = 0; layer < layers; ++layer) send(layer);
-      return;
-    }
+  [[nodiscard]] OffloadedLayers offloaded(const KvCache& cache, const ModelFacts& model) const {
+    KVARENA_ASSERT(model.tiers != nullptr, "a machine without tiers");
     const LayerShape& shape = cache.layers.front().shape();
-    const int64_t budget = budget_.capacity(n, shape, layers);
-    cost_model::LayerOffload run(cost_model::length_thresholds(
-        {.memory_bytes = *device_bytes_,
-         .weight_bytes = model.weight_bytes + static_cast<const HeadIndex&>(*cache.index).head->weight_bytes(),
-         .requests = requests_,
-         .layers = layers,
-         .kv_heads = shape.kv_heads,
-         .head_dim = shape.head_dim,
-         .repeat = shape.group(),
-         .budget = budget}));
-    run.advance(n, send);
+    OffloadedLayers away{.tiers = model.tiers,
+                         .slots = {.tier = tier_ == "disk" ? Tier::disk : Tier::host, .elastic = elastic_},
+                         .budget = budget_,
+                         .lists = std::max<int64_t>(1, lists(model, shape) / shape.kv_heads),
+                         .leaves = {}};
+    for (const LayerCache& layer : cache.layers) {
+      away.leaves.push_back(!attends_to_all(std::ssize(away.leaves), layer));
+    }
+    return away;
   }
 
   void prefetch(KvCache& cache, const HeadIndex& index, int64_t n, int64_t q_len) const {
@@ -311,38 +340,68 @@ class SpeContext final : public Method {
   }
 
   void choose(HeadIndex& index, const ModelFacts& model, const LayerShape& shape, int64_t n, int64_t budget) const {
-    const int64_t lists = level_ == "batch" ? 1 : model.latent ? shape.q_heads : shape.kv_heads;
-    for (const std::vector<int32_t>& list : best_entries(probabilities(index), lists, n, budget)) {
+    for (const std::vector<int32_t>& list : best_entries(probabilities(index), lists(model, shape), n, budget)) {
       index.chosen.emplace_back(list.begin(), list.end(), LedgerAllocator<int32_t>(index.ledger));
     }
     while (static_cast<int64_t>(index.chosen.size()) < shape.kv_heads) index.chosen.push_back(index.chosen.front());
   }
 
-  [[nodiscard]] std::shared_ptr<const RetrievalHead> read_head(const ModelFacts& model, const LayerShape& shape) const {
+  [[nodiscard]] std::shared_ptr<const RetrievalHead> read_head(const ModelFacts& model, const LayerShape& shape,
+                                                               int64_t layers) const {
     const auto weights =
         model.fitted({.method = "specontext", .variant = {}, .path = head_, .wanted = retrieval_head_tensors()});
-    auto head = std::make_shared<const RetrievalHead>(*weights, model, RetrievalHead::Options{.yarn = yarn_});
+    const bool features = feature_ == "previous";
+    auto head = std::make_shared<const RetrievalHead>(*weights, model,
+                                                      RetrievalHead::Options{.features = features, .yarn = yarn_});
     if (head->q_heads() != shape.q_heads) {
       fail({.place = weights->place,
             .found = fmt::format("a head of {} query heads", head->q_heads()),
             .expected = fmt::format("{}, as many as the model has", shape.q_heads)});
     }
+    if (features) require_taps_of(*weights, layers);
+    if (features && layers < kLayersWithTaps) {
+      fail({.place = model.name,
+            .found = fmt::format("{} layers", layers),
+            .expected = fmt::format("at least {}, where EAGLE-3's three places are apart", kLayersWithTaps),
+            .action = "write \"feature\": \"zero\""});
+    }
     return head;
   }
 
-  /// Tokens from `position` on: their keys, and the last one's query.
-  static void read(KvCache& cache, const ModelFacts& model, std::span<const int32_t> tokens, int64_t position) {
-    auto& index = static_cast<HeadIndex&>(*cache.index);
+  static void read_prompt(HeadIndex& index, const ModelFacts& model, std::span<const int32_t> prompt,
+                          std::span<const LayerObservations> seen) {
+    constexpr int64_t chunk = 512;
+    const bool reads = index.head->reads_features();
+    const int64_t n = std::ssize(prompt), width = index.head->feature_size();
+    for (int64_t done = 0; done < n; done += chunk) {
+      const int64_t count = std::min(chunk, n - done);
+      std::vector<float> before;
+      if (reads) {
+        const int64_t unknown = done == 0 ? 1 : 0;  // nothing is before the first token
+        index.features.take(seen, done - 1 + unknown, count - unknown, model.hidden_size);
+        before.resize(static_cast<size_t>(unknown * width));
+        before.insert(before.end(), index.features.rows.begin(), index.features.rows.end());
+      }
+      read(index, model, prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
+           reads ? before.data() : nullptr);
+    }
+    if (!reads) return;
+    index.features.take(seen, n - 1, 1, model.hidden_size);
+  }
+
+  /// The tokens that follow those read: their keys, and the last one's query. features: of the tokens before each.
+  static void read(HeadIndex& index, const ModelFacts& model, std::span<const int32_t> tokens, const float* features) {
     const RetrievalHead& head = *index.head;
-    const auto count = static_cast<int64_t>(tokens.size());
+    const int64_t count = std::ssize(tokens), last = count - 1, position = index.keys.front().count();
     const int64_t d = head.head_dim();
     std::vector<float> x(static_cast<size_t>(count * model.hidden_size));
     std::vector<float> k(static_cast<size_t>(count * head.kv_heads() * d));
     model.embed(tokens, x.data());
-    head.project(x.data(), nullptr, count, position, nullptr, k.data());
+    head.project(x.data(), features, count, position, nullptr, k.data());
     index.query.resize(static_cast<size_t>(head.q_heads() * d));
-    head.project(x.data() + (count - 1) * model.hidden_size, nullptr, 1, position + count - 1, index.query.data(),
-                 nullptr);
+    head.project(x.data() + last * model.hidden_size,
+                 features == nullptr ? nullptr : features + last * head.feature_size(), 1, position + last,
+                 index.query.data(), nullptr);
     std::vector<float> rows(static_cast<size_t>(count * d));
     for (int64_t kv_head = 0; kv_head < head.kv_heads(); ++kv_head) {
       for (int64_t i = 0; i < count; ++i) {
@@ -387,12 +446,11 @@ class SpeContext final : public Method {
   std::string level_ = "head";
   int64_t dense_layers_ = 0;
   std::string head_;
+  std::string feature_ = "zero";
   double yarn_ = 0;
   std::string offload_ = "none";
   std::string tier_ = "host";
   bool elastic_ = true;
-  std::optional<int64_t> device_bytes_;
-  int64_t requests_ = 1;
 };
 
 KVARENA_METHOD(SpeContext, Family::retrieval,

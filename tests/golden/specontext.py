@@ -7,8 +7,10 @@ Writes specontext_eagle3/ (config.json and model.safetensors in the layout of th
 and specontext.json. The arithmetic is that of the drafter's attention in SafeAILab/EAGLE, restated: RMS norms of the
 embedding and of fc(features), both halves joined, the query and key projections, rotation by transformers' own YaRN.
 Embeddings and features are draws of harness/core/random.h. Keys are rounded to bf16 before the scores, as they are kept.
-A selection is a list of positions, or null where the cut's margin is below 1e-4. Written for torch 2.11, transformers
-5.23, safetensors 0.8.0.
+A selection is a list of positions, or null where the cut's margin is below 1e-4. "decoding" is the whole of it: tokens
+that the random model of tiny_model.py (8 layers) decodes after a prompt, each under what the head chooses for all layers,
+with the features that SafeAILab/EAGLE keeps of it (the inputs of layers 2, L / 2 and L - 3) of the token before. Written
+for torch 2.11, transformers 5.23, safetensors 0.8.0.
 """
 
 import json
@@ -17,6 +19,7 @@ import pathlib
 import torch
 from random_stream import draw
 from safetensors.torch import save_file
+from tiny_model import Llama, tiny_model
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
@@ -98,6 +101,32 @@ def selections(q, k, budget):
             "query": [best(row, budget) for row in p]}
 
 
+def decoding(w, tokens, embeddings, prompt=60, budget=17, yarn=8):
+    """What the head chooses, a list a kv head, for each token behind the prompt."""
+    model = Llama(tiny_model(1, layers=8))
+    inputs = {}
+    for layer in (2, 4, 5):
+        model.layers[layer].input_layernorm.register_forward_pre_hook(
+            lambda _, arguments, layer=layer: inputs.__setitem__(layer, arguments[0]))
+    ids, entries = torch.tensor(tokens), model.empty(len(tokens))
+
+    def run(rows, visible=None):
+        model.run(ids, rows, entries, visible=visible)
+        return torch.cat([inputs[layer] for layer in (2, 4, 5)], -1).float()
+
+    features = run(list(range(prompt)))
+    chosen = []
+    for t in range(prompt, len(tokens)):
+        before = torch.cat([torch.zeros(1, 3 * HIDDEN), features])
+        chosen.append(selections(*head(w, embeddings[:t + 1], before, yarn), budget)["head"])
+        assert None not in chosen[-1], t
+        visible = torch.zeros(KV_HEADS, len(tokens), dtype=torch.bool)
+        for kv_head, positions in enumerate(chosen[-1]):
+            visible[kv_head, positions] = True
+        features = torch.cat([features, run([t], [visible] * 8)])
+    return {"prompt": prompt, "budget": budget, "chosen": chosen}
+
+
 def main():
     w = weights()
     folder = HERE / "specontext_eagle3"
@@ -118,7 +147,7 @@ def main():
                           "q": [round(x, 5) for x in q[:, -1].flatten().tolist()],
                           "k": {str(t): [round(x, 5) for x in k[:, t].flatten().tolist()] for t in (0, 37, TOKENS - 1)},
                           "selected": {str(b): selections(q, k, b) for b in (4, 17, 60)}})
-    text = json.dumps({"tokens": tokens, "cases": cases})
+    text = json.dumps({"tokens": tokens, "cases": cases, "decoding": decoding(w, tokens, embeddings)})
     (HERE / "specontext.json").write_text(text + "\n")
 
 

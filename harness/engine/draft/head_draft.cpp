@@ -1,17 +1,18 @@
 #include "harness/engine/draft/head_draft.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 namespace kvarena {
 namespace {
 
-constexpr std::array kTaps = {Tap::low, Tap::middle, Tap::high};
 constexpr int64_t kChunk = 512;  // tokens that the head reads at once
 
-std::shared_ptr<const DraftHead> read_head(const ModelFacts& facts, const DraftingHead& asked, DType cache) {
-  return std::make_shared<const DraftHead>(*facts.fitted(asked.weights), facts, asked.yarn, cache);
+std::shared_ptr<const DraftHead> read_head(const Transformer& model, const ModelFacts& facts,
+                                           const DraftingHead& asked) {
+  const auto weights = facts.fitted(asked.weights);
+  require_taps_of(*weights, model.config().layers);
+  return std::make_shared<const DraftHead>(*weights, facts, asked.yarn, model.options().cache);
 }
 
 bool has_windows(const Transformer& model) {
@@ -23,48 +24,21 @@ bool has_windows(const Transformer& model) {
 
 }  // namespace
 
-HeadDraft::Taps::Taps(int64_t layers) {
-  for (const Tap tap : kTaps) layers_.push_back(tapped_layer(tap, layers));
-}
-
-void HeadDraft::Taps::before_pass(KvCache& /*cache*/, std::span<const int32_t> /*tokens*/) { features.clear(); }
-
-void HeadDraft::Taps::put(size_t tap, const float* rows, int64_t count, int64_t hidden_size) {
-  const int64_t width = static_cast<int64_t>(kTaps.size()) * hidden_size;
-  features.resize(static_cast<size_t>(count * width));
-  for (int64_t i = 0; i < count; ++i) {
-    std::copy_n(rows + i * hidden_size, hidden_size, &features[i * width + static_cast<int64_t>(tap) * hidden_size]);
-  }
-}
-
-void HeadDraft::Taps::after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) {
-  for (size_t tap = 0; tap < layers_.size(); ++tap) {
-    if (layers_[tap] == layer) put(tap, rows, count, hidden_size);
-  }
-}
-
-void HeadDraft::Taps::take(const Prefill& prompt, int64_t first, int64_t count, int64_t hidden_size) {
-  for (size_t tap = 0; tap < layers_.size(); ++tap) {
-    const std::vector<float>& all = prompt.observations[layers_[tap]].residual;
-    put(tap, all.data() + first * hidden_size, count, hidden_size);
-  }
-}
-
 HeadDraft::HeadDraft(const Transformer& model, const Prefill& prompt, const DraftingHead& head, DraftSampler sampler)
     : facts_(prompt.model),
-      head_(read_head(*facts_, head, model.options().cache)),
+      head_(read_head(model, *facts_, head)),
       sampler_(sampler),
       beams_(has_windows(model) ? 1 : head.beams),
       tree_tokens_(head.tree_tokens),
       cache_(1, head_->shape()),
-      taps_(model.config().layers) {
+      taps_(model.config().layers, cache_.ledger) {
   const auto n = static_cast<int64_t>(prompt.tokens.size());
   const int64_t hidden = head_->hidden_size();
   pending_.resize(static_cast<size_t>(n * hidden));
   for (int64_t first = 0; first < n; first += kChunk) {
     const int64_t count = std::min(kChunk, n - first);
-    taps_.take(prompt, first, count, hidden);
-    head_->fuse(taps_.features.data(), count, &pending_[first * hidden]);
+    taps_.features.take(prompt.observations, first, count, hidden);
+    head_->fuse(taps_.features.rows.data(), count, &pending_[first * hidden]);
   }
 }
 
@@ -138,7 +112,7 @@ void HeadDraft::commit(const Verified& verified) {
   pending_.resize(static_cast<size_t>((verified.before - cache_.length) * hidden));
   for (const int32_t row : verified.rows) {
     pending_.resize(pending_.size() + static_cast<size_t>(hidden));
-    head_->fuse(&taps_.features[row * head_->feature_size()], 1, pending_.data() + pending_.size() - hidden);
+    head_->fuse(&taps_.features.rows[row * head_->feature_size()], 1, pending_.data() + pending_.size() - hidden);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "harness/engine/draft/draft_source.h"
 #include "harness/engine/draft/draft_tree.h"
 #include "harness/method/draft_head.h"
+#include "harness/method/tapped_features.h"
 
 namespace kvarena {
 
@@ -24,20 +25,14 @@ class HeadDraft final : public DraftSource {
   [[nodiscard]] int64_t peak_bytes() const override { return cache_.ledger->peak(Tier::device) + pending_bytes(); }
 
  private:
-  /// Keeps a pass's residual stream at the three taps, side by side.
-  class Taps final : public AttentionHooks {
-   public:
-    explicit Taps(int64_t layers);
+  /// Keeps what the head reads of a pass.
+  struct Taps final : AttentionHooks {
+    Taps(int64_t layers, const LedgerPtr& ledger) : features(layers, ledger) {}
     [[nodiscard]] HookAccess reach() const override { return HookAccess::rows; }
-    void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
-    void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
-    /// Takes the residual stream of an observed prompt instead.
-    void take(const Prefill& prompt, int64_t first, int64_t count, int64_t hidden_size);
-    std::vector<float> features;  // [count, 3 * hidden_size]
-
-   private:
-    void put(size_t tap, const float* rows, int64_t count, int64_t hidden_size);
-    std::vector<int64_t> layers_;  // [3]
+    void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override {
+      features.see(layer, rows, count, hidden_size);
+    }
+    TappedFeatures features;
   };
 
   [[nodiscard]] int64_t pending_bytes() const { return static_cast<int64_t>(pending_.capacity() * sizeof(float)); }

@@ -7,6 +7,7 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/serving/scheduled_decoding.h"
+#include "harness/engine/session/plain_session.h"
 #include "harness/engine/session/request_bytes.h"
 
 namespace kvarena {
@@ -63,6 +64,8 @@ class Batch {
       std::unique_ptr<Session>& session =
           run_.sessions.emplace_back(start_session(*model_, *prompt_, *method_, options_));
       session->stop_sharing();
+      if (run_.sessions.size() == 1) measure_least(*session);
+      share_room(*session);
       run_to_first_token(*model_, *session);
       if (run_.sessions.size() == 1) measure(*session);
       places_.push_back(session->finished() ? serving::Admission::Place() : admission_.admit({.own = each_}));
@@ -77,11 +80,25 @@ class Batch {
     return std::ranges::count_if(run_.sessions, [](const auto& session) { return !session->finished(); });
   }
 
+  /// Finds what every request needs at least, where requests give up room to others.
+  void measure_least(const Session& first) {
+    const auto* const plain = dynamic_cast<const PlainSession*>(&first);
+    if (plain != nullptr) least_ = plain->least_bytes(prompt_tokens() + options_.most_tokens());
+  }
+
+  /// Lets a request that can hold its part of the room, of all that run together.
+  void share_room(Session& session) const {
+    if (!least_) return;
+    const int64_t left = settings_.requests - std::ssize(run_.sessions) + running();
+    const int64_t fit = std::max<int64_t>(1, settings_.device_bytes / std::max<int64_t>(1, *least_));
+    dynamic_cast<PlainSession&>(session).hold_at_most(settings_.device_bytes / std::min(left, fit));
+  }
+
   /// Finds what every request may come to hold, known once the first has started.
   void measure(const Session& first) {
     if (events_.started) events_.started();
     const int64_t n = prompt_tokens(), answer = options_.most_tokens();
-    each_ = bytes_to_end(*model_, *method_, first, first.held_bytes(), n, answer);
+    each_ = least_ ? *least_ : bytes_to_end(*model_, *method_, first, first.held_bytes(), n, answer);
     full_ = full_cache_bytes(*model_, n + answer);
     if (scheduled_) return;  // which says itself whether one fits
     if (admission_.fits({.own = each_})) return;
@@ -119,6 +136,9 @@ class Batch {
     const auto start = Clock::now();
     const std::vector<PassMember*> fed = turn();
     const int64_t verifying = scheduled_ ? scheduled_->verifying() : 0;
+    for (const auto& session : run_.sessions) {
+      if (!session->finished()) share_room(*session);
+    }
     const int64_t held = device_bytes();
     run_.peak_bytes = std::max(run_.peak_bytes, held);
     run_pass(*model_, fed);
@@ -146,8 +166,9 @@ class Batch {
   serving::Admission admission_;                   // of plain requests
   std::vector<serving::Admission::Place> places_;  // by session
   std::optional<ScheduledDecoding> scheduled_;
-  int64_t each_ = 0;  // bytes of a request
-  int64_t full_ = 0;  // of its full cache, where that is offloaded
+  std::optional<int64_t> least_;  // bytes that a request needs, of those that give up room
+  int64_t each_ = 0;              // bytes of a request
+  int64_t full_ = 0;              // of its full cache, where that is offloaded
 };
 
 }  // namespace

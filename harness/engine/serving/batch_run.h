@@ -40,8 +40,10 @@ struct BatchRunEvents {
 
 /// Requests start from clones of the prompt's cache, the next one as soon as what it may come to hold fits beside what
 /// the others may; time stands still while one starts. A verifier with a schedule() keeps full caches behind the
-/// device and verifies by it. A request whose method throws in a pass ends as failed. Throws UserError when not even
-/// one request fits, and what a method throws when a request starts.
+/// device and verifies by it. Requests whose layers can leave the device (YieldingIndex) share its room: as many run as
+/// fit when all layers have left, and before each pass those leave that the part of a request does not hold. A request
+/// whose method throws in a pass ends as failed. Throws UserError when not even one request fits, and what a method
+/// throws when a request starts.
 [[nodiscard]] BatchRun run_batch(Transformer& model, const Prefill& prompt, const Method& method,
                                  const SessionOptions& options, const BatchRunSettings& settings,
                                  const BatchRunEvents& events = {});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "harness/cache/residual_reader.h"
 #include "kernels/attention_sums/attention_sums.h"
 #include "kernels/common/parallel.h"
 
@@ -157,6 +158,11 @@ void MethodHooks::after_attention(int64_t layer, LayerCache& cache, const LayerQ
   method_->observe(view, queries, lse);
   after_observe(cache);
   method_->after_append(view);
+}
+
+void MethodHooks::after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) {
+  if (auto* const reader = dynamic_cast<ResidualReader*>(cache_->index.get()))
+    reader->see_layer(layer, rows, count, hidden_size);
 }
 
 }  // namespace kvarena

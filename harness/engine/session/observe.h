@@ -69,6 +69,7 @@ class MethodHooks : public AttentionHooks, public KnownChoice {
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
   [[nodiscard]] bool wants_hidden() const override { return wants_hidden_; }
+  void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
 
  protected:
   /// Between observe() and after_append().

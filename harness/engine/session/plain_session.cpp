@@ -6,6 +6,7 @@
 #include "harness/engine/session/packing.h"
 #include "harness/engine/session/request_meter.h"
 #include "harness/engine/session/selection_meter.h"
+#include "harness/method/yielding_index.h"
 
 namespace kvarena {
 
@@ -42,6 +43,22 @@ SequencePass PlainSession::next_pass() {
           .cache = &state_.cache,
           .hooks = watched_,
           .logits = emitter_.unasked().empty() ? LogitsRows::last : LogitsRows::none};
+}
+
+std::optional<int64_t> PlainSession::least_bytes(int64_t tokens) const {
+  const auto* const yielding = dynamic_cast<const YieldingIndex*>(state_.cache.index.get());
+  if (yielding == nullptr) return std::nullopt;
+  return yielding->least_bytes(state_.cache, tokens);
+}
+
+void PlainSession::hold_at_most(int64_t bytes) {
+  auto* const yielding = dynamic_cast<YieldingIndex*>(state_.cache.index.get());
+  if (yielding == nullptr) return;
+  yielding->yield(state_.cache, bytes, activity);
+  if (tier_bytes.size() > 1) return;  // what it begins with is what it then holds
+  resident_bytes = state_.cache.bytes();
+  tier_bytes.clear();
+  note_bytes(*this, state_.cache);
 }
 
 void PlainSession::consume(std::span<const float> logits) {

@@ -16,6 +16,10 @@ class PlainSession final : public Session {
   void consume(std::span<const float> logits) override;
   [[nodiscard]] int64_t held_bytes() const override { return state_.cache.bytes(); }
   void stop_sharing() override { state_.cache.own_tails(); }
+  /// Bytes of the device that its cache needs at least with so many tokens; absent where none of it can leave.
+  [[nodiscard]] std::optional<int64_t> least_bytes(int64_t tokens) const;
+  /// Has the cache give up room, where it can, until the next pass may take at most so many bytes of the device.
+  void hold_at_most(int64_t bytes);
 
  private:
   PromptState state_;

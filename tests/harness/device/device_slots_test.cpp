@@ -141,6 +141,24 @@ TEST_F(DeviceSlotsTest, WhatMethodsCountCrossesTheBus) {
   }
 }
 
+TEST(DeviceSlots, FeaturesOfThePassBeforeChooseAsOnTheHost) {
+  ModelConfig config = testing::tiny_config();
+  config.layers = 8;
+  Offloaded offloaded(1 << 30, config);
+  Transformer host = testing::tiny_model(1, kF32, config);
+  const auto method = make_method(specontext({{"feature", "previous"}}), "test");
+  const auto run = [&](Transformer& model) {
+    const Prefill prompt = prefill(model, tiny_prompt(200), method->needs(), kPrefillChunk, model_facts(model));
+    return decode(model, prompt, *method, 10);
+  };
+  const Decoded got = run(offloaded.model()), want = run(host);
+  EXPECT_EQ(got.failure, "");
+  EXPECT_EQ(got.tokens, want.tokens);
+  for (size_t step = 0; step < want.logits.size(); ++step)
+    EXPECT_LT(testing::relative_error(got.logits[step], want.logits[step]), 1e-4) << step;
+  EXPECT_EQ(offloaded.device().model().replayed(), 8) << "of 9 passes";
+}
+
 /// A prompt of 11 chunks, of which 4 are local and 2 are outliers: every step chooses the other 5.
 class ShortPrompt : public DeviceSlotsTest {
  protected:

@@ -441,6 +441,20 @@ TEST(Config, ABatchOfAMethodIsOfWorkloadsAndModelsThatAreThere) {
   EXPECT_NE(problems_of(config_of("16", "")).find("\"batch\" of full and no \"timing\""), std::string::npos);
 }
 
+TEST(Config, LayersFollowTheMemoryOfATimedBatch) {
+  const auto problems = [](const std::string& groups) {
+    return problems_of(fmt::format(R"({{"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"],
+                                       "methods": ["full", {{"name": "snapkv", "keep": 0.5, "offload": "adaptive"}}]{}}})",
+                                   groups));
+  };
+  EXPECT_EQ(problems(R"(, "timing": {"device_mib": 100})"), "");
+  EXPECT_NE(problems("").find("methods: found \"offload\": \"adaptive\" of snapkv"), std::string::npos) << problems("");
+  EXPECT_NE(problems(R"(, "timing": {})").find("and no limit of memory, expected \"timing\" with \"device_mib\""),
+            std::string::npos);
+  EXPECT_NE(problems(R"(, "timing": {"device_mib": 100}, "serving": {})").find("a group \"serving\""),
+            std::string::npos);
+}
+
 TEST(Config, CanonicalFormDependsOnWhatIsMeantOnly) {
   const ExperimentConfig a = parse(R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"],
     "methods": ["full", {"name": "snapkv", "keep": 0.5, "window": 8}]})");

@@ -13,13 +13,16 @@
 #include "harness/cache/indexed_segment.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
-#include "harness/cost_model/layer_offload.h"
 #include "harness/engine/fit.h"
 #include "harness/engine/fitted_file.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/serving/batch_run.h"
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/observe.h"
 #include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
 #include "harness/method/retrieval_head.h"
+#include "harness/method/yielding_index.h"
 #include "harness/storage/hierarchy.h"
 #include "tests/methods/retrieval/retrieval_support.h"
 #include "tests/support/decoding.h"
@@ -220,33 +223,198 @@ TEST_F(SpeContextTest, CountsItsKeysAndAttendsToAllWithinTheBudget) {
   EXPECT_FALSE(request.pass(std::span(tokens_).last(1))[0].empty());
 }
 
+/// Hooks that write down what the first layer attends to, and see that all layers attend to the same.
+class NotedChoice final : public MethodHooks {
+ public:
+  using MethodHooks::MethodHooks;
+  void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
+    MethodHooks::before_attention(layer, cache, queries);
+    json lists = json::array();
+    for (int64_t head = 0; cache.view && head < cache.shape().kv_heads; ++head) {
+      lists.push_back(cache.view->positions(head));
+    }
+    if (layer == 0) chosen = lists;
+    EXPECT_EQ(lists, chosen) << "layer " << layer;
+  }
+  json chosen;
+};
+
+/// A model of eight layers under the drafter with features, fed pass by pass.
+class WithFeatures {
+ public:
+  explicit WithFeatures(const json& settings = json::object()) : facts_(model_facts(model_)) {
+    json spec = {{"name", "specontext"}, {"tokens", 17}, {"head", kDrafter}, {"feature", "previous"}};
+    spec.update(settings);
+    method_ = make_method(spec, "test");
+  }
+  [[nodiscard]] static ModelConfig config() {
+    ModelConfig config = testing::tiny_config();
+    config.layers = 8;
+    return config;
+  }
+  void start(std::span<const int32_t> tokens, const Needs& needs) {
+    const Prefill prompt = prefill(model_, tokens, needs, /*chunk=*/32, facts_);
+    cache_ = state_after_prompt(model_, prompt, *method_, activity_).cache;
+    hooks_.emplace(*method_, activity_, 8, std::ssize(tokens), facts_.get());
+  }
+  void start(std::span<const int32_t> tokens) { start(tokens, method_->needs()); }
+  json pass(std::span<const int32_t> tokens) {
+    const SequencePass one{.tokens = tokens, .cache = &*cache_, .hooks = &*hooks_};
+    (void)model_.forward({&one, 1});
+    return hooks_->chosen;
+  }
+  [[nodiscard]] const KvCache& cache() const { return *cache_; }
+  void take(KvCache cache) { cache_ = std::move(cache); }
+
+ private:
+  Transformer model_ = testing::tiny_model(1, {.weights = DType::f32, .cache = DType::f32}, config());
+  std::shared_ptr<ModelFacts> facts_;
+  std::unique_ptr<Method> method_;
+  Activity activity_;
+  std::optional<KvCache> cache_;
+  std::optional<NotedChoice> hooks_;
+};
+
+TEST_F(SpeContextTest, DecodesUnderWhatThePreviousFeaturesChoose) {
+  const json& golden = golden_["decoding"];
+  const auto prompt = golden["prompt"].get<size_t>();
+  WithFeatures previous, zero(json{{"feature", "zero"}});
+  for (WithFeatures* request : {&previous, &zero}) request->start(std::span(tokens_).first(prompt));
+  size_t differ = 0;
+  for (size_t i = prompt; i < tokens_.size(); ++i) {
+    const auto next = std::span(tokens_).subspan(i, 1);
+    const json& theirs = golden["chosen"][i - prompt];
+    EXPECT_EQ(previous.pass(next), theirs) << "token " << i;
+    differ += zero.pass(next) != theirs ? 1 : 0;
+  }
+  EXPECT_EQ(differ, tokens_.size() - prompt) << "of the embeddings alone something else is chosen";
+}
+
+TEST_F(SpeContextTest, TokensOfOnePassAreReadWithTheirFeaturesBehindIt) {
+  WithFeatures whole, pieces, copied;
+  whole.start(std::span(tokens_).first(70));
+  pieces.start(std::span(tokens_).first(60));
+  EXPECT_TRUE(pieces.pass(std::span(tokens_).subspan(60, 6)).empty()) << "several tokens attend to everything";
+  EXPECT_TRUE(pieces.pass(std::span(tokens_).subspan(66, 4)).empty());
+  copied.start(std::span(tokens_).first(60));
+  KvCache copy = pieces.cache().clone();
+  EXPECT_EQ(copy.ledger->current(), copy.bytes());
+  copied.take(std::move(copy));
+  for (size_t i = 70; i < 80; ++i) {
+    const auto next = std::span(tokens_).subspan(i, 1);
+    const json chosen = whole.pass(next);
+    EXPECT_EQ(chosen.size(), 2U);
+    EXPECT_EQ(pieces.pass(next), chosen) << i;
+    EXPECT_EQ(copied.pass(next), chosen) << i;
+  }
+}
+
+TEST_F(SpeContextTest, SaysWhyFeaturesCannotBeRead) {
+  const auto message = [](const auto& start) -> std::string {
+    try {
+      start();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto prompt = std::span(tokens_).first(60);
+  EXPECT_NE(message([&] { WithFeatures().start(prompt, {}); }).find("a prompt whose hidden states nobody kept"),
+            std::string::npos);
+  const json previous = {{"name", "specontext"}, {"tokens", 9}, {"head", kDrafter}, {"feature", "previous"}};
+  const std::string shallow = message([&] { Request(previous, kGrouped, *facts_).start(prompt); });
+  EXPECT_NE(shallow.find("tiny: found 2 layers, expected at least 7"), std::string::npos) << shallow;
+
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("kvarena_taps_{}", getpid());
+  const auto named = [&](const char* layers) {
+    const auto own = folder / layers;
+    std::filesystem::create_directories(own);
+    std::filesystem::copy(kDrafter + "/model.safetensors", own);
+    json config = json::parse(read_file(kDrafter + "/config.json"));
+    config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = json::parse(layers);
+    std::ofstream(own / "config.json") << config;
+    return message([&] { WithFeatures(json{{"head", own.string()}}).start(prompt); });
+  };
+  EXPECT_EQ(named("[2,4,5]"), "") << "by their inputs";
+  EXPECT_EQ(named("[1,3,4]"), "") << "by the outputs before";
+  const std::string others = named("[1,4,6]");
+  EXPECT_NE(others.find("eagle_config.eagle_aux_hidden_state_layer_ids: found [1,4,6], expected [2,4,5] or [1,3,4]"),
+            std::string::npos)
+      << others;
+
+  const auto fitted = folder / "fitted.safetensors";
+  write_fitted(fitted,
+               {.place = "test",
+                .tensors = {{"q", {.shape = {4, 32, 64}, .values = std::vector<float>(4 * 32 * 64, 0.1F)}},
+                            {"k", {.shape = {2, 32, 64}, .values = std::vector<float>(2 * 32 * 64, 0.1F)}},
+                            {"window", {.shape = {1}, .values = {1024}}}},
+                .metadata = {}},
+               /*bf16=*/false);
+  EXPECT_EQ(message([&] { WithFeatures(json{{"head", fitted.string()}, {"feature", "zero"}}).start(prompt); }), "");
+  const std::string plain = message([&] { WithFeatures(json{{"head", fitted.string()}}).start(prompt); });
+  EXPECT_NE(plain.find("a head that reads embeddings alone"), std::string::npos) << plain;
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(SpeContextTest, LayersLeaveOneByOneAndAttendToTheSame) {
   const json spec = {{"name", "specontext"}, {"tokens", 9}, {"head", kDrafter}};
-  cost_model::OffloadLoad load{
-      .weight_bytes = facts_->weight_bytes + RetrievalHead(read_fitted(kDrafter), *facts_, {}).weight_bytes(),
-      .layers = 2,
-      .kv_heads = 2,
-      .head_dim = 32,
-      .repeat = 2,
-      .budget = 9};
-  load.memory_bytes = static_cast<int64_t>(cost_model::needed_bytes(load, 80, 1)) + 1;
-  const std::vector<int64_t> thresholds = cost_model::length_thresholds(load);
-  ASSERT_GT(thresholds[0], 50);
-  ASSERT_EQ(thresholds[1], 80);
-
   Request whole(spec, kGrouped, *facts_);
   json adaptive = spec;
-  adaptive.update({{"offload", "adaptive"}, {"device_bytes", load.memory_bytes}});
+  adaptive["offload"] = "adaptive";
   Request leaving(adaptive, kGrouped, *facts_);
   for (Request* request : {&whole, &leaving}) request->start(std::span(tokens_).first(50));
+  EXPECT_EQ(leaving.cache.bytes(), whole.cache.bytes()) << "all is there until somebody asks for room";
+  auto& index = dynamic_cast<YieldingIndex&>(*leaving.cache.index);
+  // A cell of 16 entries of both heads takes 8192 bytes in a layer, and 2048 of the head's keys, whose vectors double.
+  // Slots for 9 entries, of which as many arrive: 2 * 8408. Five cells take 2 * 40960 for two layers, 40960 for one
+  // that leaves and 8192 + 20480 of keys; with one layer away 16816 less 40960: at 65 tokens one has to leave. Six
+  // cells with 16384 of keys take 49152 * 2 + 16816 + 16384 then: at 81 tokens the other one.
+  constexpr int64_t kRoom = 130000;
+  EXPECT_EQ(index.least_bytes(leaving.cache, 81), 3 * 16816 + 8192 + 2 * 12288);
+  leaving.cache.ledger->restart_peaks();
   for (size_t i = 50; i < tokens_.size(); ++i) {
+    index.yield(leaving.cache, kRoom, leaving.activity);
     EXPECT_EQ(leaving.pass(std::span(tokens_).subspan(i, 1)), whole.pass(std::span(tokens_).subspan(i, 1))) << i;
     const auto n = static_cast<int64_t>(i) + 1;
-    EXPECT_EQ(leaving.cache.layers[1].index != nullptr, n >= thresholds[0]) << n;
-    EXPECT_EQ(leaving.cache.layers[0].index != nullptr, n >= thresholds[1]) << n;
+    EXPECT_EQ(leaving.cache.layers[1].index != nullptr, n >= 65) << n;
+    EXPECT_EQ(leaving.cache.layers[0].index != nullptr, n >= 81) << n;
   }
+  EXPECT_LE(leaving.cache.ledger->peak(Tier::device), kRoom);
+  EXPECT_EQ(leaving.activity.traffic.offloaded_bytes, 2 * 96 * 2 * 2 * 32 * 4)
+      << "layers, tokens, heads, key and value";
   EXPECT_GT(leaving.activity.traffic.loaded_bytes, 0);
-  EXPECT_GT(leaving.cache.ledger->current(Tier::host), 0);
+}
+
+TEST_F(SpeContextTest, LayersStayWhileTheBatchLeavesThemRoom) {
+  const Prefill prompt = prefill(model_, testing::tiny_prompt(300), {}, kPrefillChunk, facts_);
+  constexpr int64_t kRoom = 1'300'000;
+  const auto run = [&](const json& settings, const BatchRunSettings& batch) {
+    json spec = {{"name", "specontext"}, {"tokens", 32}, {"head", kDrafter}};
+    spec.update(settings);
+    return run_batch(model_, prompt, *make_method(spec, "test"), {.stop = {.max_new_tokens = 40}}, batch);
+  };
+  const json adaptive = {{"offload", "adaptive"}};
+  const auto alone = run(json::object(), {});
+  EXPECT_EQ(run(json::object(), {.requests = 3, .device_bytes = kRoom}).peak_running, 1) << "of 653 kB each";
+  const int64_t layer = 339 * 2 * 2 * 32 * 4;  // tokens, heads, key and value
+  for (const auto& [requests, away] : std::vector<std::pair<int64_t, int64_t>>{{1, 0}, {2, 2}, {3, 3}}) {
+    const BatchRun batch = run(adaptive, {.requests = requests, .device_bytes = kRoom});
+    EXPECT_EQ(batch.peak_running, requests);
+    EXPECT_LE(batch.peak_bytes, kRoom);
+    for (const auto& session : batch.sessions) {
+      EXPECT_EQ(session->failure, "");
+      EXPECT_EQ(session->tokens, alone.sessions.front()->tokens);
+      EXPECT_EQ(session->activity.traffic.offloaded_bytes, away * layer) << requests;
+      for (const TierBytes& held : session->tier_bytes) EXPECT_LE(held.device, kRoom / requests);
+    }
+  }
+  try {
+    (void)run(adaptive, {.requests = 2, .device_bytes = 200'000});
+    ADD_FAILURE() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("bytes that one request may come to hold"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST_F(SpeContextTest, OffloadingChangesNoBitAndElasticLoadingMovesLess) {
@@ -406,6 +574,9 @@ TEST(SpeContext, DraftsWhereItsLayersStayOnTheDevice) {
   check({{"offload", "all"}});
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_NE(problems[0].find("test.drafter.offload: found \"all\""), std::string::npos) << problems[0];
+  check({{"feature", "previous"}});
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].find("test.drafter.feature: found \"previous\""), std::string::npos) << problems[0];
 }
 
 }  // namespace
