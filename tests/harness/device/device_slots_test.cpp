@@ -8,6 +8,7 @@
 
 #include "harness/cache/known_choice.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/serving/batch_run.h"
 #include "harness/engine/session/forwarding_hooks.h"
 #include "harness/engine/session/selection_meter.h"
 #include "tests/support/cuda/emulated_cuda.h"
@@ -141,22 +142,41 @@ TEST_F(DeviceSlotsTest, WhatMethodsCountCrossesTheBus) {
   }
 }
 
+/// Two requests may hold 600 kB each: a layer leaves at once, a second one where five more tokens need another cell.
+TEST_F(DeviceSlotsTest, LayersLeaveBetweenPasses) {
+  const Decoded stays = decode(offloaded_.model(), prompt_, specontext(), 16);
+  (void)went_up();
+  const auto method = make_method(specontext({{"offload", "adaptive"}}), "test");
+  const BatchRun batch = run_batch(offloaded_.model(), prompt_, *method, {.stop = {.max_new_tokens = 16}},
+                                   {.requests = 2, .device_bytes = 1'200'000});
+  EXPECT_EQ(batch.peak_running, 2);
+  int64_t loaded = 0;
+  for (const auto& session : batch.sessions) {
+    EXPECT_EQ(session->failure, "");
+    EXPECT_EQ(session->tokens, stays.tokens);
+    EXPECT_EQ(session->activity.traffic.offloaded_bytes, 2 * 315 * 2 * kEntry);  // layers, tokens, heads
+    loaded += session->activity.traffic.loaded_bytes;
+  }
+  EXPECT_EQ(went_up(), loaded);
+}
+
 TEST(DeviceSlots, FeaturesOfThePassBeforeChooseAsOnTheHost) {
   ModelConfig config = testing::tiny_config();
   config.layers = 8;
   Offloaded offloaded(1 << 30, config);
   Transformer host = testing::tiny_model(1, kF32, config);
-  const auto method = make_method(specontext({{"feature", "previous"}}), "test");
-  const auto run = [&](Transformer& model) {
+  const auto run = [&](Transformer& model, const char* feature) {
+    const auto method = make_method(specontext({{"tokens", 24}, {"feature", feature}}), "test");
     const Prefill prompt = prefill(model, tiny_prompt(200), method->needs(), kPrefillChunk, model_facts(model));
     return decode(model, prompt, *method, 10);
   };
-  const Decoded got = run(offloaded.model()), want = run(host);
+  const Decoded got = run(offloaded.model(), "previous"), want = run(host, "previous"), other = run(host, "zero");
+  EXPECT_EQ(offloaded.device().model().replayed(), 8) << "of 9 passes";
   EXPECT_EQ(got.failure, "");
   EXPECT_EQ(got.tokens, want.tokens);
   for (size_t step = 0; step < want.logits.size(); ++step)
-    EXPECT_LT(testing::relative_error(got.logits[step], want.logits[step]), 1e-4) << step;
-  EXPECT_EQ(offloaded.device().model().replayed(), 8) << "of 9 passes";
+    EXPECT_LT(testing::relative_error(got.logits[step], want.logits[step]), 1e-3) << step;
+  EXPECT_GT(testing::relative_error(other.logits[1], want.logits[1]), 1e-2) << "another choice shows";
 }
 
 /// A prompt of 11 chunks, of which 4 are local and 2 are outliers: every step chooses the other 5.

@@ -442,17 +442,28 @@ TEST(Config, ABatchOfAMethodIsOfWorkloadsAndModelsThatAreThere) {
 }
 
 TEST(Config, LayersFollowTheMemoryOfATimedBatch) {
-  const auto problems = [](const std::string& groups) {
-    return problems_of(fmt::format(R"({{"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"],
-                                       "methods": ["full", {{"name": "snapkv", "keep": 0.5, "offload": "adaptive"}}]{}}})",
-                                   groups));
+  const auto problems = [](const std::string& groups) -> std::string {
+    Validators validators = zoo().validators();
+    validators.methods = [](const std::string&, const nlohmann::json&, const std::string&) {
+      return std::vector<std::string>();
+    };
+    try {
+      (void)parse_config(fmt::format(R"({{"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"], "methods":
+                                         ["full", {{"name": "specontext", "offload": "adaptive"}}]{}}})",
+                                     groups),
+                         "exp.json", tree_options(), validators);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
   };
   EXPECT_EQ(problems(R"(, "timing": {"device_mib": 100})"), "");
-  EXPECT_NE(problems("").find("methods: found \"offload\": \"adaptive\" of snapkv"), std::string::npos) << problems("");
-  EXPECT_NE(problems(R"(, "timing": {})").find("and no limit of memory, expected \"timing\" with \"device_mib\""),
-            std::string::npos);
-  EXPECT_NE(problems(R"(, "timing": {"device_mib": 100}, "serving": {})").find("a group \"serving\""),
-            std::string::npos);
+  const std::string expected = "expected \"timing\" with \"device_mib\", which the requests of a batch share";
+  const std::string adaptive = "exp.json: methods: found \"offload\": \"adaptive\" of specontext offload=adaptive and ";
+  EXPECT_EQ(problems(""), adaptive + "no limit of memory, " + expected);
+  EXPECT_EQ(problems(R"(, "timing": {})"), adaptive + "no limit of memory, " + expected);
+  EXPECT_EQ(problems(R"(, "timing": {"device_mib": 100}, "serving": {})"),
+            adaptive + "a group \"serving\" or \"remote_prefix\", " + expected);
 }
 
 TEST(Config, CanonicalFormDependsOnWhatIsMeantOnly) {
