@@ -36,6 +36,7 @@ namespace kvarena::cli {
 [[nodiscard]] Command score_command();
 [[nodiscard]] Command serve_command();
 [[nodiscard]] Command status_command();
+[[nodiscard]] Command store_command();
 [[nodiscard]] Command submit_command();
 [[nodiscard]] Command transfers_command();
 [[nodiscard]] Command worker_command();

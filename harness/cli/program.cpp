@@ -103,7 +103,7 @@ Command root_command() {
   add("Look inside",
       {inspect_command(), codecs_command(), reuse_command(), audit_command(), parity_command(), model_command()});
   add("Score", {judge_command(), score_command(), questions_command()});
-  add("Serve", {serve_command()});
+  add("Serve", {serve_command(), store_command()});
   add("Extend", {new_method_command(), fit_command()});
   add("What there is", {methods_command(), workloads_command(), metrics_command(), schema_command()});
   add("Machines", {doctor_command(), submit_command(), merge_command(), completion_command()});

@@ -14,6 +14,7 @@
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/stored_values.h"
 #include "harness/method/verifier.h"
+#include "harness/storage/remote/remote_storage.h"
 #include "metrics/statistics.h"
 
 namespace kvarena::evaluate {
@@ -71,6 +72,35 @@ Served serving_of(const EvaluatedMethod& evaluated, const experiment::RemotePref
   throw UserError("remote_prefix: " + problem);
 }
 
+/// A pool's way to the store.
+struct Way {
+  const char* name = "";
+  double bytes_per_s = 0;  // limited, or measured
+  int64_t devices = 1;
+  std::shared_ptr<storage::StoreLine> line;  // null: an emulated link, from this process's memory
+
+  /// Opens the line of a store; it is measured on `block`, where it has no limit.
+  void open(const std::string& store, const storage::Block& block) {
+    line = std::make_shared<storage::StoreLine>(store, bytes_per_s);
+    if (bytes_per_s == 0) bytes_per_s = storage::measured_rate(*line, block);
+  }
+  [[nodiscard]] PrefixPool pool(int64_t room) const {
+    PrefixPool pool{.link = {.name = name}, .bytes_per_s = bytes_per_s, .devices = devices, .requests = room};
+    if (line == nullptr) {
+      pool.link.bytes_per_s = bytes_per_s;
+    } else {
+      pool.read = [line = line](const storage::Block& block, std::span<std::byte> to) { line->read(block, 0, to); };
+    }
+    return pool;
+  }
+};
+
+/// Whether bytes come over a link that is slower than what is there.
+results::Storage storage_of(const experiment::RemotePrefixSettings& links) {
+  const bool limited = links.local_bytes_per_s > 0 || links.remote_bytes_per_s > 0;
+  return limited ? results::Storage::emulated : results::Storage::real;
+}
+
 /// Measurements before the requests come, over links that take no time, on the first prompt but for `tokens` and
 /// `acceptance`.
 struct Pilot {
@@ -86,12 +116,18 @@ class Point {
       : model_(&model),
         task_(&task),
         served_(&served),
+        local_{.name = "fast link",
+               .bytes_per_s = task.links.local_bytes_per_s,
+               .devices = task.links.local_devices,
+               .line = nullptr},
+        remote_{.name = "slow link",
+                .bytes_per_s = task.links.remote_bytes_per_s,
+                .devices = task.links.remote_devices,
+                .line = nullptr},
         options_{.stop = requests.front().stop,
                  .sampling = requests.front().sampling,
                  .tokenizer = requests.front().tokenizer} {
-    for (const Request& request : requests) {
-      stored_.push_back(store_prompt(model, request.prompt, served.stored, request.facts));
-    }
+    store(requests);
     room_ = room();
     std::vector<double> seconds(requests.size());
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -127,10 +163,10 @@ class Point {
                                             .cache_bytes = cache,
                                             .memory_bytes = weights + (static_cast<double>(room_) + 0.5) * cache,
                                             .memory_bandwidth = bandwidth,
-                                            .local_link_bandwidth = task_->links.local_bytes_per_s,
-                                            .remote_link_bandwidth = task_->links.remote_bytes_per_s,
-                                            .local_gpus = task_->links.local_devices,
-                                            .remote_gpus = task_->links.remote_devices,
+                                            .local_link_bandwidth = local_.bytes_per_s,
+                                            .remote_link_bandwidth = remote_.bytes_per_s,
+                                            .local_gpus = local_.devices,
+                                            .remote_gpus = remote_.devices,
                                             .acceptance = std::min(pilot_.acceptance, 1.0),
                                             .output_tokens = static_cast<int64_t>(pilot_.tokens.front().size()),
                                             .one_device = true};
@@ -143,14 +179,24 @@ class Point {
   }
 
   [[nodiscard]] PrefixRun run(std::span<const PrefixRequest> requests) const {
-    return checked(
-        run_prefixes(*model_, stored_, served_->verifier, options_,
-                     {.local = pool("fast link", task_->links.local_bytes_per_s, task_->links.local_devices),
-                      .remote = pool("slow link", task_->links.remote_bytes_per_s, task_->links.remote_devices)},
-                     requests));
+    return checked(run_prefixes(*model_, stored_, served_->verifier, options_,
+                                {.local = local_.pool(room_), .remote = remote_.pool(room_)}, requests));
   }
 
  private:
+  void store(std::span<const Request> requests) {
+    const std::string& address = task_->links.store;
+    std::unique_ptr<storage::RemoteStorage> elsewhere;
+    if (!address.empty()) {
+      elsewhere = std::make_unique<storage::RemoteStorage>(std::make_shared<storage::StoreLine>(address, 0));
+    }
+    for (const Request& request : requests) {
+      stored_.push_back(store_prompt(*model_, request.prompt, served_->stored, request.facts, elsewhere.get()));
+    }
+    if (address.empty()) return;
+    for (Way* way : {&local_, &remote_}) way->open(address, *stored_.front().full);
+  }
+
   /// Bytes of one of the copies that the store holds of each prompt, on average.
   [[nodiscard]] double mean_bytes(std::shared_ptr<const storage::Block> StoredPrompt::*copy) const {
     double bytes = 0;
@@ -173,13 +219,10 @@ class Point {
           .expected = fmt::format("room for one full cache of {} bytes", each)});
   }
 
-  [[nodiscard]] PrefixPool pool(const char* name, double bytes_per_s, int64_t devices) const {
-    return {.link = {.name = name, .bytes_per_s = bytes_per_s}, .devices = devices, .requests = room_};
-  }
-
   std::vector<PrefixAnswer> run_pilot(const std::vector<PrefixRequest>& requests, const SessionOptions& options,
                                       double& pass_seconds) const {
-    const PrefixRunSettings free{.local = pool("free", 0, 1), .remote = pool("free", 0, 1)};
+    const PrefixPool pool{.link = {.name = "free"}, .read = {}, .requests = room_, .fault = {}};
+    const PrefixRunSettings free{.local = pool, .remote = pool};
     PrefixRun run = checked(run_prefixes(*model_, stored_, served_->verifier, options, free, requests));
     pass_seconds = metrics::percentile(run.pass_seconds, 50);
     return std::move(run.answers);
@@ -203,6 +246,7 @@ class Point {
   Transformer* model_;
   const RemotePrefixTask* task_;
   const Served* served_;
+  Way local_, remote_;
   std::vector<StoredPrompt> stored_;
   SessionOptions options_;
   int64_t room_ = 0;
@@ -264,8 +308,8 @@ class Repeats {
     note(metrics::kExactMatchFull, same / requests);
   }
 
-  void give(results::SampleResult& result) const {
-    const Origin origin{.clock = results::Clock::measured, .storage = results::Storage::emulated};
+  void give(results::SampleResult& result, results::Storage storage) const {
+    const Origin origin{.clock = results::Clock::measured, .storage = storage};
     for (const auto& [name, repeated] : repeated_) add_repeats(result, repeated.metric, repeated.values, origin);
   }
 
@@ -303,7 +347,7 @@ experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, std::span<c
   if (served.use == PrefixUse::path) {
     rates = point.rates();
     add(result, metrics::kPlannedTokensPerS, rates.tokens_per_second,
-        {.clock = results::Clock::modelled, .storage = results::Storage::emulated});
+        {.clock = results::Clock::modelled, .storage = storage_of(task.links)});
   }
   const std::vector<PrefixRequest> requests = requests_of(prompts.size(), served, task, rates);
   for (int64_t i = 0; i < task.timing.warmup; ++i) (void)point.run(requests);
@@ -313,7 +357,7 @@ experiment::SampleOutcome evaluate_remote_prefix(Transformer& model, std::span<c
     run = point.run(requests);
     repeats.note(run, requests, point.pilot(), task.links);
   }
-  repeats.give(result);
+  repeats.give(result, storage_of(task.links));
   describe_answer(result, prompts.front(), *run.answers.front().session);
   result.active = evaluated.reference || std::ranges::any_of(point.stored(), [](const StoredPrompt& stored) {
                     return stored.compressed && stored.compressed->bytes() < stored.full->bytes();

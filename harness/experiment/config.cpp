@@ -292,8 +292,14 @@ void TimingSettings::parameters(ParameterVisitor& p) {
 }
 
 void RemotePrefixSettings::parameters(ParameterVisitor& p) {
-  p("local_bytes_per_s", local_bytes_per_s).above(0).doc("of each local device's link to the store");
-  p("remote_bytes_per_s", remote_bytes_per_s).above(0).doc("of each remote device's link to it");
+  p("store", store)
+      .doc(
+          "address of a running `kvarena store`, HOST:PORT or a socket's path, that the caches lie in: they come over "
+          "its socket; empty = in this process, where links are emulated");
+  p("local_bytes_per_s", local_bytes_per_s)
+      .min(0)
+      .doc("of each local device's link to the store, which sends no faster; 0, with a \"store\" = as fast as it goes");
+  p("remote_bytes_per_s", remote_bytes_per_s).min(0).doc("of each remote device's link to it, likewise");
   p("local_devices", local_devices).min(1).max(64).doc("devices of the local pool, each with timing.device_mib");
   p("remote_devices", remote_devices).min(1).max(64).doc("of the remote pool");
   p("local_decodes", local_decodes).doc("whether the local pool also decodes requests alone; else it only verifies");
@@ -428,6 +434,10 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
     read_group(whole["remote_prefix"], "remote_prefix", config.remote_prefix.emplace(), problems);
     if (!config.timing)
       problems.add("remote_prefix", "no \"timing\" beside it", "how many requests come, and how often");
+    const RemotePrefixSettings& links = *config.remote_prefix;
+    if (links.store.empty() && (links.local_bytes_per_s == 0 || links.remote_bytes_per_s == 0))
+      problems.add("remote_prefix", "a link without a rate and no \"store\"",
+                   "a rate that is emulated, or the address of a `kvarena store`");
   }
   const auto of_length = std::ranges::find_if(
       config.workloads, [](const ComponentEntry& entry) { return entry.request_tokens.has_value(); });

@@ -113,6 +113,7 @@ struct TimingSettings {
 /// Present when timing cells are of requests whose prompts' caches lie in a store, behind a fast link from the local
 /// pool of devices and a slow one from the remote pool. Device memory is timing.device_mib, of each.
 struct RemotePrefixSettings {
+  std::string store;  // address of a `kvarena store`; "": this process's memory
   double local_bytes_per_s = 40e9;
   double remote_bytes_per_s = 1.2e9;
   int64_t local_devices = 1;

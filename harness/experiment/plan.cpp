@@ -51,7 +51,10 @@ std::string engine_identity(const ExperimentConfig& config, const CellGroup& gro
     identity.update(settings);
     if (config.remote_prefix) {
       RemotePrefixSettings links = *config.remote_prefix;
-      identity["remote_prefix"] = parameter_values([&](ParameterVisitor& p) { links.parameters(p); });
+      json described = parameter_values([&](ParameterVisitor& p) { links.parameters(p); });
+      described.erase("store");  // wherever it is
+      if (!links.store.empty()) described["over_socket"] = true;
+      identity["remote_prefix"] = std::move(described);
     }
   }
   return identity.dump();

@@ -15,13 +15,20 @@ constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 }  // namespace
 
 PrefixDevice::PrefixDevice(const PrefixPool& settings)
-    : admission_(settings.requests),
+    : read_(settings.read),
+      bytes_per_s_(settings.link.emulated() ? settings.link.bytes_per_s : settings.bytes_per_s),
+      admission_(settings.requests),
       link_(settings.link, settings.fault),
       rings_({.windows = kWindows, .memory_bytes = static_cast<double>(settings.requests)}) {}
 
-/// In units of a place: a link without a rate takes no time.
+void PrefixDevice::read(const storage::Block& block, std::span<std::byte> to) const {
+  if (read_) return read_(block, to);
+  block.read(0, to);
+}
+
+/// In units of a place.
 cost_model::ReloadRequest PrefixDevice::request(int64_t bytes, double iteration_seconds, int64_t drafts) const {
-  const double rate = link_.spec().emulated() ? link_.spec().bytes_per_s / static_cast<double>(bytes) : kUnlimited;
+  const double rate = bytes_per_s_ > 0 ? bytes_per_s_ / static_cast<double>(bytes) : kUnlimited;
   return {.bytes = 1,
           .link_bandwidth = rate,
           .iteration_seconds = iteration_seconds,

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "harness/cost_model/resource_rings.h"
@@ -16,6 +18,9 @@ namespace kvarena {
 
 struct PrefixPool {
   storage::LinkSpec link;  // of each device, from the store
+  /// Copies a stored block whole, on the link's thread; empty: from where it lies.
+  std::function<void(const storage::Block&, std::span<std::byte>)> read;
+  double bytes_per_s = 0;  // that the rings count on where the link emulates nothing; 0: it takes no time
   int64_t devices = 1;
   int64_t requests = std::numeric_limits<int64_t>::max();  // that a device has room for
   storage::LinkFault fault;                                // for tests
@@ -28,6 +33,8 @@ class PrefixDevice {
 
   [[nodiscard]] storage::Link& link() { return link_; }
   [[nodiscard]] const storage::Link& link() const { return link_; }
+  /// Copies a stored block whole.
+  void read(const storage::Block& block, std::span<std::byte> to) const;
   [[nodiscard]] int64_t requests() const { return admission_.promised(); }
   [[nodiscard]] bool has_place() const { return admission_.fits({.own = 1}); }
   [[nodiscard]] serving::Admission::Place take() { return admission_.admit({.own = 1}); }
@@ -46,6 +53,8 @@ class PrefixDevice {
  private:
   [[nodiscard]] cost_model::ReloadRequest request(int64_t bytes, double iteration_seconds, int64_t drafts) const;
 
+  std::function<void(const storage::Block&, std::span<std::byte>)> read_;
+  double bytes_per_s_;  // 0: a load takes no time
   serving::Admission admission_;
   storage::Link link_;
   cost_model::ResourceRings rings_;

@@ -40,14 +40,14 @@ const std::shared_ptr<const storage::Block>& copy_of(const StoredPrompt& prompt,
 /// in its own time.
 class Incoming {
  public:
-  Incoming(storage::Link& link, const Transformer& model, const StoredPrompt& prompt, Copy copy)
+  Incoming(PrefixDevice& device, const Transformer& model, const StoredPrompt& prompt, Copy copy)
       : model_(&model),
         facts_(prompt.facts.get()),
         method_(copy == Copy::compressed ? prompt.method : nullptr),
         size_(copy_of(prompt, copy)->bytes()),
-        transfer_(link.carry(size_, 1, [this, copy, from = copy_of(prompt, copy)] {
+        transfer_(device.link().carry(size_, 1, [this, &device, copy, from = copy_of(prompt, copy)] {
           bytes_.resize(static_cast<size_t>(size_));
-          from->read(0, bytes_);
+          device.read(*from, bytes_);
           if (copy == Copy::full) restore();
         })) {}
   Incoming(const Incoming&) = delete;
@@ -268,7 +268,7 @@ class Server {
       one.local.emplace(DevicePlace{.device = load.device, .place = load.device->take_reserved(reserved)});
       one.deadline = load.deadline;
     }
-    one.incoming(load.copy).emplace(load.device->link(), *model_, prompt_of(one), load.copy);
+    one.incoming(load.copy).emplace(*load.device, *model_, prompt_of(one), load.copy);
     const bool local = one.local && one.local->device == load.device;
     if (settings_->loads) settings_->loads(static_cast<size_t>(&one - served_.data()), local, iteration_);
     return true;
@@ -395,9 +395,8 @@ class Server {
   PrefixRun run_;
 };
 
-std::shared_ptr<const storage::Block> at_rest(std::span<const std::byte> bytes) {
-  auto block = storage::MemoryStorage(Tier::remote, storage::kUnlimited)
-                   .allocate(std::make_shared<MemoryLedger>(), static_cast<int64_t>(bytes.size()));
+std::shared_ptr<const storage::Block> at_rest(storage::Storage& store, std::span<const std::byte> bytes) {
+  auto block = store.allocate(std::make_shared<MemoryLedger>(), static_cast<int64_t>(bytes.size()));
   block->write(0, bytes);
   return block;
 }
@@ -405,7 +404,9 @@ std::shared_ptr<const storage::Block> at_rest(std::span<const std::byte> bytes) 
 }  // namespace
 
 StoredPrompt store_prompt(Transformer& model, std::span<const int32_t> prompt, const Method* method,
-                          std::shared_ptr<const ModelFacts> facts) {
+                          std::shared_ptr<const ModelFacts> facts, storage::Storage* store) {
+  storage::MemoryStorage here(Tier::remote, storage::kUnlimited);
+  if (store == nullptr) store = &here;
   if (prompt.size() < 2) {
     fail({.place = "prompt of a stored cache",
           .found = fmt::format("{} tokens", prompt.size()),
@@ -422,11 +423,11 @@ StoredPrompt store_prompt(Transformer& model, std::span<const int32_t> prompt, c
   StoredPrompt stored{.tokens = {prompt.begin(), prompt.end()},
                       .facts = known.model,
                       .method = method,
-                      .full = at_rest(store_cache(known, nullptr))};
+                      .full = at_rest(*store, store_cache(known, nullptr))};
   if (method == nullptr) return stored;
   const std::vector<std::byte> compressed = store_cache(known, method);
-  stored.compressed = at_rest(compressed);
-  stored.rest = at_rest(remaining_bytes(known.cache, restore_cache(model, *known.model, method, compressed)));
+  stored.compressed = at_rest(*store, compressed);
+  stored.rest = at_rest(*store, remaining_bytes(known.cache, restore_cache(model, *known.model, method, compressed)));
   return stored;
 }
 

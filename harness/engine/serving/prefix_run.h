@@ -27,10 +27,10 @@ struct StoredPrompt {
   std::shared_ptr<const storage::Block> rest;
 };
 
-/// Reads `prompt` but for its last token and stores what stored_cache.h makes of it; null `method`: the whole alone.
-/// Throws UserError as that does, and for prompts of less than two tokens.
+/// Reads `prompt` but for its last token and stores what stored_cache.h makes of it; null `method`: the whole alone;
+/// null `store`: in main memory. Throws UserError as these do, and for prompts of less than two tokens.
 [[nodiscard]] StoredPrompt store_prompt(Transformer& model, std::span<const int32_t> prompt, const Method* method,
-                                        std::shared_ptr<const ModelFacts> facts);
+                                        std::shared_ptr<const ModelFacts> facts, storage::Storage* store = nullptr);
 
 /// How a request gets at its prompt's cache.
 enum class PrefixUse {

@@ -3,8 +3,10 @@
 
 #include "harness/engine/serving/prefix_run.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <condition_variable>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,9 @@
 #include "harness/engine/model_facts.h"
 #include "harness/engine/stored/stored_cache.h"
 #include "harness/method/registry.h"
+#include "harness/storage/remote/remote_storage.h"
+#include "tests/support/error_of.h"
+#include "tests/support/store_process.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena {
@@ -51,10 +56,13 @@ class RemotePrefixes : public ::testing::Test {
  protected:
   RemotePrefixes() : model_(tiny_model()), facts_(model_facts(model_)) {}
 
-  void store(const json& drafter) {
+  void make(const json& drafter) {
     drafter_ = make_method(drafter, "test");
     ASSERT_EQ(storing_problem(*drafter_), "") << drafter;
     verifier_ = make_method({{"name", "vericache"}, {"draft_length", kDraftLength}, {"drafter", drafter}}, "test");
+  }
+  void store(const json& drafter) {
+    make(drafter);
     stored_ = store_prompt(model_, tiny_prompt(kPrompt), drafter_.get(), facts_);
   }
 
@@ -74,6 +82,20 @@ class RemotePrefixes : public ::testing::Test {
   static PrefixRunSettings linked(storage::LinkFault local = {}, storage::LinkFault remote = {}) {
     return {.local = {.link = {.name = "local"}, .fault = std::move(local)},
             .remote = {.link = {.name = "remote"}, .fault = std::move(remote)}};
+  }
+
+  /// The lines of both pools to a store.
+  using Lines = std::array<std::shared_ptr<storage::StoreLine>, 2>;
+  static Lines two_lines(const std::string& address, double local_bytes_per_s = 0) {
+    return {std::make_shared<storage::StoreLine>(address, local_bytes_per_s),
+            std::make_shared<storage::StoreLine>(address, 0)};
+  }
+  static PrefixRunSettings over(const Lines& lines) {
+    PrefixRunSettings settings = linked();
+    settings.local.read = [line = lines[0]](const auto& block, auto to) { line->read(block, 0, to); };
+    settings.remote.read = [line = lines[1]](const auto& block, auto to) { line->read(block, 0, to); };
+    settings.remote.devices = 2;
+    return settings;
   }
 
   Transformer model_;
@@ -280,6 +302,49 @@ TEST_F(RemotePrefixes, LoadsForVerificationsTakeTurnsOnTheLinkAndAreThereInTime)
   EXPECT_GE(local[0].second, 2);
   EXPECT_EQ(local[1].second - local[0].second, 2);
   EXPECT_EQ(two.late_verifies, 0);
+}
+
+TEST_F(RemotePrefixes, CachesComeFromAnotherProcessBitForBit) {
+  const std::vector<int32_t> expected = full_tokens(options_);
+  testing::StoreProcess process("127.0.0.1:0");
+  const auto lines = two_lines(process.address());
+  storage::RemoteStorage store(std::make_shared<storage::StoreLine>(process.address(), 0));
+  int64_t bytes = 0, reads = 0;
+  for (const json& drafter : {json{{"name", "snapkv"}, {"keep", 0.3}}, json{{"name", "kivi"}, {"bits", 4}}}) {
+    make(drafter);
+    stored_ = store_prompt(model_, tiny_prompt(kPrompt), drafter_.get(), facts_, &store);
+    EXPECT_TRUE(stored_.full->memory().empty()) << "it lies elsewhere";
+    for (const Path path : cost_model::all_paths) {
+      SCOPED_TRACE(drafter.dump() + " " + std::string(cost_model::path_names[static_cast<size_t>(path)]));
+      const PrefixRun two = run(std::vector<PrefixRequest>(2, {.path = path}), over(lines));
+      for (const PrefixAnswer& answer : two.answers) {
+        ASSERT_EQ(answer.failure, "");
+        EXPECT_EQ(answer.session->tokens, expected);
+      }
+      bytes += two.local.bytes + two.remote.bytes;
+      reads += two.local.transfers + two.remote.transfers;
+    }
+  }
+  EXPECT_EQ(process.end(), fmt::format("{} bytes sent in {} reads", bytes, reads));
+}
+
+TEST_F(RemotePrefixes, AStoreThatDiesEndsItsRequestsInTime) {
+  testing::StoreProcess process("127.0.0.1:0");
+  const auto lines = two_lines(process.address(), /*local_bytes_per_s=*/10'000);  // slower than the test
+  storage::RemoteStorage store(std::make_shared<storage::StoreLine>(process.address(), 0));
+  make({{"name", "snapkv"}, {"keep", 0.3}});
+  stored_ = store_prompt(model_, tiny_prompt(kPrompt), drafter_.get(), facts_, &store);
+  PrefixRunSettings settings = over(lines);
+  settings.passed = [&](int64_t) { (void)process.end(SIGKILL); };
+  const PrefixRun run = this->run(std::vector<PrefixRequest>(2, {.path = Path::verify_only_cached}), settings);
+  for (const PrefixAnswer& answer : run.answers) {
+    EXPECT_NE(answer.failure.find("store " + process.address()), std::string::npos) << answer.failure;
+  }
+  EXPECT_LT(run.seconds, storage::kStorePatience);
+  EXPECT_NE(testing::error_of([&] {
+              (void)store_prompt(model_, tiny_prompt(kPrompt), nullptr, facts_, &store);
+            }).find("store " + process.address()),
+            std::string::npos);
 }
 
 TEST_F(RemotePrefixes, RequestsComeWhenTheyCome) {

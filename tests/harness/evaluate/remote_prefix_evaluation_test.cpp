@@ -9,6 +9,8 @@
 #include "harness/engine/model_facts.h"
 #include "harness/evaluate/remote_prefix.h"
 #include "harness/method/registry.h"
+#include "harness/storage/remote/store_server.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_model_files.h"
 
@@ -123,6 +125,34 @@ TEST_F(RemotePrefixEvaluation, RequestsAskForDistinctPromptsInTurn) {
   EXPECT_EQ(value(both, "slow_link_bytes"), (shorter + longer) / 2);
   EXPECT_EQ(value(both, "exact_match_full"), 1) << "each beside its own prompt's answer";
   EXPECT_EQ(value(evaluate(vericache("verify_streaming_cached"), {300, 100}), "exact_match_full"), 1);
+}
+
+TEST_F(RemotePrefixEvaluation, OverASocketTheBytesAreTheSameAndAreMarkedWhereARateHoldsThem) {
+  const SampleOutcome here = evaluate(vericache("verify_only_cached"));
+  const storage::StoreServer server("127.0.0.1:0", int64_t{1} << 26);
+  links_.store = server.address();
+  for (const double rate : {0.0, 100e6}) {
+    links_.local_bytes_per_s = 0;
+    links_.remote_bytes_per_s = rate;
+    const SampleOutcome there = evaluate(vericache("verify_only_cached"));
+    for (const char* same : {"slow_link_bytes", "fast_link_bytes", "exact_match_full", "acceptance_rate"}) {
+      EXPECT_EQ(value(there, same), value(here, same)) << same;
+    }
+    for (const results::MetricValue& each : there.result.values) {
+      EXPECT_EQ(each.storage, rate > 0 ? results::Storage::emulated : results::Storage::real) << each.metric;
+    }
+    EXPECT_EQ(value(evaluate(vericache("best")), "exact_match_full"), 1);
+  }
+  EXPECT_EQ(server.used(), 0) << "each cell's caches end with it";
+}
+
+TEST_F(RemotePrefixEvaluation, WithoutItsStoreOrRoomThereACellFails) {
+  auto server = std::make_unique<storage::StoreServer>("127.0.0.1:0", 1000);
+  links_.store = server->address();
+  const auto failure = [&] { return testing::error_of([&] { (void)evaluate({{"name", "full"}}); }); };
+  EXPECT_NE(failure().find("at most 1000 bytes together"), std::string::npos) << failure();
+  server.reset();
+  EXPECT_NE(failure().find("store " + links_.store + ": found cannot be reached"), std::string::npos) << failure();
 }
 
 TEST_F(RemotePrefixEvaluation, WhatCannotBeServedIsExplained) {

@@ -527,6 +527,10 @@ TEST(Config, RemotePrefixesAreOfTimingCells) {
   told({"remote_prefix={}"}, "remote_prefix: found no \"timing\" beside it");
   told({"timing={}", R"(remote_prefix={"remote_devices": 0})"}, "remote_prefix.remote_devices");
   told({"timing={}", R"(remote_prefix={"remote_byte_per_s": 1})"}, "remote_bytes_per_s");
+  told({"timing={}", R"(remote_prefix={"remote_bytes_per_s": 0})"}, "found a link without a rate and no \"store\"");
+  const ExperimentConfig socket =
+      parse(kSmallConfig, {.set = {"timing={}", R"(remote_prefix={"remote_bytes_per_s": 0, "store": "h:1"})"}});
+  EXPECT_EQ(socket.remote_prefix->store, "h:1");
 }
 
 TEST(Config, StoredContextsHaveFormsAndSettingsOfTheirOwn) {

@@ -296,6 +296,9 @@ TEST(Plan, RequestsForRemotePrefixesAreTimedAndNothingElse) {
   const std::string same = plan.groups[0].cells[0].record.cell_id;
   EXPECT_EQ(planned("{}").groups[0].cells[0].record.cell_id, same);
   EXPECT_NE(planned(R"({"remote_bytes_per_s": 1})").groups[0].cells[0].record.cell_id, same);
+  const std::string socket = planned(R"({"store": "h:1"})").groups[0].cells[0].record.cell_id;
+  EXPECT_NE(socket, same);
+  EXPECT_EQ(planned(R"({"store": "h:2"})").groups[0].cells[0].record.cell_id, socket) << "wherever it is";
 
   const Plan pairs = plan_of(kSmallConfig, {.set = {R"(timing={"samples": 2})", R"(remote_prefix={"prompts": 2})"}});
   EXPECT_EQ(pairs.groups[0].sample_ids, (std::vector<std::string>{"qasper-0", "qasper-2"})) << "the first of each pair";

@@ -45,6 +45,12 @@ TEST(PrefixDevice, ReloadsTakePlacesFromTheirBeginningOn) {
   EXPECT_FALSE(device.place_reload(100, 1, /*drafts=*/20));
 }
 
+TEST(PrefixDevice, CountsOnTheRateOfALinkThatEmulatesNone) {
+  PrefixDevice device({.link = {.name = "socket"}, .bytes_per_s = 100});
+  EXPECT_EQ(device.place_load(350, 1), 0);  // windows 0 to 3
+  EXPECT_EQ(device.place_load(100, 1), 4);
+}
+
 TEST(PrefixDevice, WhatIsLongerThanAnythingCanBePlacedBeginsAtOnce) {
   PrefixDevice device({.link = {.name = "test", .bytes_per_s = 1}, .requests = 2});
   EXPECT_EQ(device.place_load(5000, 1), 0);
