@@ -36,7 +36,7 @@ struct UserProtection {
   int64_t window = 0;
 
   void parameters(ParameterVisitor& p);
-  /// What a method protects by itself, or more where the user asks for more.
+  /// Protects what a method does by itself, or more where the user asks for more.
   [[nodiscard]] Protection beside(Protection own) const;
 };
 
