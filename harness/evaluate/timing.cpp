@@ -90,7 +90,8 @@ int64_t peak_bytes(const BatchRun& run) {
   for (const auto& session : run.sessions) {
     most = std::max(most, std::max(session->peak_bytes, session->resident_bytes));
   }
-  return run.scheduled ? run.peak_bytes : std::max<int64_t>(run.peak_running, 1) * most;
+  if (run.scheduled) return run.peak_bytes;
+  return std::max(run.peak_bytes, std::max<int64_t>(run.peak_running, 1) * most);
 }
 
 /// Adds the values of requests in limited memory, and of a schedule, from the last repeat.

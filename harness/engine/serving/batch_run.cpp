@@ -66,6 +66,8 @@ class Batch {
       session->stop_sharing();
       if (run_.sessions.size() == 1) measure_least(*session);
       share_room(*session);
+      if (least_)  // others hold their parts while this one begins with all its layers
+        run_.peak_bytes = std::max(run_.peak_bytes, device_bytes() - session->held_bytes() + session->peak_bytes);
       run_to_first_token(*model_, *session);
       if (run_.sessions.size() == 1) measure(*session);
       places_.push_back(session->finished() ? serving::Admission::Place() : admission_.admit({.own = each_}));

@@ -57,6 +57,8 @@ void PlainSession::hold_at_most(int64_t bytes) {
   yielding->yield(state_.cache, bytes, activity);
   if (tier_bytes.size() > 1) return;  // what it begins with is what it then holds
   resident_bytes = state_.cache.bytes();
+  peak_bytes = state_.cache.ledger->peak(Tier::device);
+  state_.cache.ledger->restart_peaks();
   tier_bytes.clear();
   note_bytes(*this, state_.cache);
 }

@@ -18,7 +18,8 @@ class PlainSession final : public Session {
   void stop_sharing() override { state_.cache.own_tails(); }
   /// Bytes of the device that its cache needs at least with so many tokens; absent where none of it can leave.
   [[nodiscard]] std::optional<int64_t> least_bytes(int64_t tokens) const;
-  /// Has the cache give up room, where it can, until the next pass may take at most so many bytes of the device.
+  /// Has the cache give up room, where it can, until the next pass may take at most so many bytes of the device. Before
+  /// the first pass peak_bytes is then that of the start, and later ones are counted anew.
   void hold_at_most(int64_t bytes);
 
  private:

@@ -401,11 +401,13 @@ TEST_F(SpeContextTest, LayersStayWhileTheBatchLeavesThemRoom) {
     const BatchRun batch = run(adaptive, {.requests = requests, .device_bytes = kRoom});
     EXPECT_EQ(batch.peak_running, requests);
     EXPECT_LE(batch.peak_bytes, kRoom);
+    EXPECT_GE(batch.peak_bytes, 3 * 155'648 + 38'912) << "the prompt's own layers and keys";
     for (const auto& session : batch.sessions) {
       EXPECT_EQ(session->failure, "");
       EXPECT_EQ(session->tokens, alone.sessions.front()->tokens);
       EXPECT_EQ(session->activity.traffic.offloaded_bytes, away * layer) << requests;
       for (const TierBytes& held : session->tier_bytes) EXPECT_LE(held.device, kRoom / requests);
+      EXPECT_LE(session->peak_bytes, kRoom / requests) << "inside passes, too";
     }
   }
   try {
