@@ -241,7 +241,8 @@ experiment::Question ModelEvaluator::question_of(const ModelEntry& model, const 
   if (!fresh) return slot->second;
   std::optional<Question> only;  // protocol of an experiment that knows one
   if (config_.contexts) only = Question::unseen;
-  if (config_.remote_prefix) only = Question::seen;
+  const bool stored = config_.serving && config_.serving->stored_prompts;
+  if (config_.remote_prefix || stored) only = Question::seen;
   if (model.behind_endpoint() && model.engine != "kvarena") only = Question::seen;
   if (only && workload.question.value_or(*only) != *only) {
     fail({.place = fmt::format("workload {}: question", workload.label),

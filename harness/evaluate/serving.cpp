@@ -11,6 +11,7 @@
 #include "harness/engine/serving/serving_engine.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/serving_point.h"
+#include "harness/evaluate/stored_start.h"
 #include "harness/evaluate/stored_values.h"
 #include "metrics/registry.h"
 
@@ -51,6 +52,7 @@ Served serve_with(Transformer& model, const ServingTask& task, const Method& met
                         .options = session_options(request),
                         .layout = request.layout,
                         .memory = memory});
+    if (task.settings.stored_prompts) store_start(model, request, requests.back());
     if (const Reuser* reuser = method.reuser()) prime(model, request.prompt, request.layout, *reuser, *memory);
   }
   serving::BatchSettings batch = batch_settings(task.settings);
@@ -72,7 +74,7 @@ Served serve_with(Transformer& model, const ServingTask& task, const Method& met
   const bool loaded = std::ranges::any_of(
       served.answers, [](const auto& answer) { return answer && answer->activity.traffic.loaded_bytes > 0; });
   const bool chunks = method.reuser() != nullptr && task.requests.front().chunk_tier != Tier::device;
-  served.storage = storage_of(task.requests.front(), loaded || chunks);
+  served.storage = storage_of(task.requests.front(), loaded || chunks || task.settings.stored_prompts);
   return served;
 }
 
@@ -162,8 +164,9 @@ std::vector<SampleOutcome> evaluate_serving(Transformer& model, const ServingTas
     throw UserError(fmt::format("full KV, which loads are measured by: {}", trouble));
   }
   const double capacity = capacity_of(reference.run);
+  const bool modelled = task.machine && !task.settings.stored_prompts;
   const double modelled_capacity =
-      task.machine ? capacity_of(run_modelled(model, task, reference, all_at_once(task.requests.size()))) : 0;
+      modelled ? capacity_of(run_modelled(model, task, reference, all_at_once(task.requests.size()))) : 0;
 
   const ServingPoint point{
       .settings = task.settings, .requests = task.requests.size(), .point = task.point, .seed = task.seed};
@@ -172,6 +175,8 @@ std::vector<SampleOutcome> evaluate_serving(Transformer& model, const ServingTas
     SampleOutcome& outcome = outcomes.emplace_back();
     results::SampleResult& result = outcome.result;
     double rate = 0;
+    if (task.settings.stored_prompts) outcome.failure = stored_start_problem(evaluated);
+    if (!outcome.failure.empty()) continue;
     const Served served = serve_with(model, task, *evaluated.method, load_of(point, capacity, rate));
     outcome.failure = trouble_of(served.run);
     if (!outcome.failure.empty()) continue;
@@ -182,7 +187,7 @@ std::vector<SampleOutcome> evaluate_serving(Transformer& model, const ServingTas
     add_run(result, {.clock = Clock::measured, .storage = served.storage}, task.settings,
             scored(served, served.run, rate, reference));
     const bool own_prompts = evaluated.method->reuser() != nullptr;
-    if (!task.machine || own_prompts || evaluated.method->verifier() != nullptr || evaluated.method->looks_ahead())
+    if (!modelled || own_prompts || evaluated.method->verifier() != nullptr || evaluated.method->looks_ahead())
       continue;
     serving::Load load = load_of(point, modelled_capacity, rate);
     const ServingRun run =

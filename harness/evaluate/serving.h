@@ -25,7 +25,8 @@ struct ServingTask {
 /// Serves all requests at once with full KV: its rate is the capacity that loads are shares of, its answers are the
 /// reference of goodput by score, and it warms the machine up. Then serves every method by itself, at the same arrival
 /// times. Each request prefills its own prompt: nothing is cached between requests, but for methods
-/// that reuse entries, whose memory is primed with every request's parts before the first arrives.
+/// that reuse entries, whose memory is primed with every request's parts before the first arrives. With
+/// settings.stored_prompts each loads its prompt's cache instead (stored_start.h).
 ///
 /// Values, on the measured clock, and on the modelled one where a machine is described and the method feeds one token a
 /// step and reads prompts as full KV does: offered_requests_per_s, mean_, p50_, p90_ and p99_ of time_to_first_token_ms

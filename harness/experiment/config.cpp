@@ -340,6 +340,11 @@ void ServingSettings::parameters(ParameterVisitor& p) {
       .max(1)
       .doc("an answer counts when it scores at least this share of full KV's mean score");
   p("hardware", hardware).doc("a machine of configs/hardware, or a file: the same loop on its modelled clock too");
+  p("stored_prompts", stored_prompts)
+      .doc(
+          "prompts' caches are computed before the run and lie in host memory: a request loads full KV's over the "
+          "host's link when it is admitted, or what a verifier with a \"schedule\" drafts on, beside full caches for "
+          "verifications; on the measured clock alone");
 }
 
 void ContextSettings::parameters(ParameterVisitor& p) {
@@ -458,6 +463,9 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
   if (whole.contains("contexts")) {
     config.contexts = read_contexts(whole["contexts"], validators, problems);
     if (!config.serving) problems.add("contexts", "no \"serving\" beside it", "how requests about them arrive");
+    if (config.serving && config.serving->stored_prompts)
+      problems.add("serving.stored_prompts", "true beside \"contexts\"",
+                   "one of them: contexts are stored by policies");
   }
   check_memory(config, problems);
   check_engines(config, problems);

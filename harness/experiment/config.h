@@ -141,7 +141,8 @@ struct ServingSettings {
   double time_per_output_token_ms = 200;
   double attainment = 0.9;
   double score_share = 0.8;
-  std::string hardware;  // machine of the modelled clock; "" = measured only
+  std::string hardware;         // machine of the modelled clock; "" = measured only
+  bool stored_prompts = false;  // prompts' caches are there before the run, and are loaded when requests come
 
   void parameters(ParameterVisitor& p);
   /// Names of the points, in order: ids of the cell's samples.

@@ -36,6 +36,7 @@ std::string engine_identity(const ExperimentConfig& config, const CellGroup& gro
   if (kind == CellKind::serving) {
     ServingSettings serving = config.serving.value();
     identity.update(parameter_values([&](ParameterVisitor& p) { serving.parameters(p); }));
+    if (!serving.stored_prompts) identity.erase("stored_prompts");  // as before there was a choice
     identity["requests"] = group.requests;
     if (config.contexts) {
       identity["requests_of_a_point"] = serving.requests;

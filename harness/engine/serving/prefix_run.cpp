@@ -407,19 +407,7 @@ StoredPrompt store_prompt(Transformer& model, std::span<const int32_t> prompt, c
                           std::shared_ptr<const ModelFacts> facts, storage::Storage* store) {
   storage::MemoryStorage here(Tier::remote, storage::kUnlimited);
   if (store == nullptr) store = &here;
-  if (prompt.size() < 2) {
-    fail({.place = "prompt of a stored cache",
-          .found = fmt::format("{} tokens", prompt.size()),
-          .expected = "at least two: the last one is the request's own"});
-  }
-  const Prefill known = prefill(model, prompt.first(prompt.size() - 1), method == nullptr ? Needs{} : method->needs(),
-                                kPrefillChunk, std::move(facts));
-  const auto n = static_cast<int64_t>(prompt.size());
-  if (const int64_t window = known.model->rotation_window; window > 0 && n > window) {
-    fail({.place = "prompt of a stored cache",
-          .found = fmt::format("{} tokens under a rope scaling that turns keys by the prompt's length", n),
-          .expected = fmt::format("at most {}, the original window", window)});
-  }
+  const Prefill known = prefill_to_store(model, prompt, method, std::move(facts));
   StoredPrompt stored{.tokens = {prompt.begin(), prompt.end()},
                       .facts = known.model,
                       .method = method,

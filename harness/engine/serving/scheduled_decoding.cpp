@@ -136,11 +136,26 @@ void ScheduledDecoding::reload() {
     wanted_.pop_front();
     coming_.push_back(id);
     member.session->offloaded()->begin_reload();
-    const std::chrono::duration<double> takes(static_cast<double>(member.session->offloaded()->offloaded_bytes()) /
-                                              settings_.link_bytes_per_s);
-    link_free_ = std::max(link_free_, Clock::now()) + std::chrono::duration_cast<Clock::duration>(takes);
-    member.arrival = link_free_;
+    member.arrival = take_link(member.session->offloaded()->offloaded_bytes());
   }
+}
+
+ScheduledDecoding::Clock::time_point ScheduledDecoding::take_link(int64_t bytes) {
+  const std::chrono::duration<double> takes(static_cast<double>(bytes) / settings_.link_bytes_per_s);
+  link_free_ = std::max(link_free_, Clock::now()) + std::chrono::duration_cast<Clock::duration>(takes);
+  return link_free_;
+}
+
+/// Its caches lie in the room of whoever loads them, not in this one.
+int64_t ScheduledDecoding::add_load(int64_t bytes) {
+  const int64_t load = schedule_.add_load(static_cast<double>(bytes), /*resident_bytes=*/0);
+  load_bytes_[load] = bytes;
+  return load;
+}
+
+void ScheduledDecoding::loaded(int64_t load) {
+  schedule_.loaded(load);
+  load_bytes_.erase(load);
 }
 
 /// A pass waits for each layer when it gets there, the last one at its end.
@@ -154,6 +169,8 @@ bool ScheduledDecoding::arrives_in_time(int64_t request) const {
 std::vector<VerifySession*> ScheduledDecoding::next(bool others_run) {
   reload();
   const cost_model::IterationPlan plan = schedule_.next(iteration_.seconds(), *this);
+  beginning_ = plan.loads;
+  for (const int64_t load : beginning_) (void)take_link(load_bytes_.at(load));
   std::vector<VerifySession*> fed;
   for (const int64_t id : plan.draft) {
     VerifySession* session = members_.at(id).session;

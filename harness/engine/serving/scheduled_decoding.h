@@ -50,6 +50,14 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   /// A session leaves before its end.
   void drop(const VerifySession& session);
 
+  /// Adds a load at a request's arrival, over the link of reloads, which it shares with them as the schedule says: it
+  /// is to begin when loads() lists it. Returns its number.
+  int64_t add_load(int64_t bytes);
+  /// Loads that are to begin with the coming pass, after next().
+  [[nodiscard]] const std::vector<int64_t>& loads() const { return beginning_; }
+  /// The load has come, or never will.
+  void loaded(int64_t load);
+
   /// The sessions of the coming pass; each feeds one drafted token or a verification. When all of them can only wait
   /// for a reload it waits for it, unless others have something to do, and returns none: that, too, is an iteration.
   /// Throws UserError when no verification can ever be placed.
@@ -93,6 +101,8 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   /// Begins the reloads asked for, in order, as long as there is room.
   void reload();
   void wait_for_reload();
+  /// The link is taken for so many more bytes; when they will have come.
+  Clock::time_point take_link(int64_t bytes);
   /// Bytes of the device that full caches take, or may come to take where they stay.
   [[nodiscard]] int64_t full_bytes_claimed() const;
 
@@ -103,6 +113,8 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   std::deque<int64_t> wanted_;         // reloads that have no room yet
   std::deque<int64_t> coming_;         // reloads that were begun, in order
   std::vector<int64_t> verifying_;
+  std::map<int64_t, int64_t> load_bytes_;  // of loads that have not come
+  std::vector<int64_t> beginning_;         // loads, in the present iteration
   Clock::time_point link_free_;
   IterationEstimate iteration_;
   int64_t rounds_ = 0, drafted_ = 0, accepted_ = 0;  // of all sessions so far, where something was drafted

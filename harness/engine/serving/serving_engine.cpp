@@ -25,6 +25,7 @@ int64_t prompt_tokens(const ServedRequest& request) {
 
 /// A request under way: its prompt first, then its session.
 struct ServingEngine::State final : PassMember {
+  std::optional<int64_t> load;        // of the schedule, until it has come
   std::future<BroughtPrompt> coming;  // of a prompt that begins with a cache, until it is taken
   double asked_s = 0;                 // on the run's clock
   std::optional<BroughtPrompt> brought;
@@ -40,7 +41,7 @@ struct ServingEngine::State final : PassMember {
     failure = failure_of([&] { brought = coming.get(); });
   }
   /// Whether it waits for a cache that is not there at `now`.
-  [[nodiscard]] bool waits(double now) const { return brought ? arrival_s() > now : coming.valid(); }
+  [[nodiscard]] bool waits(double now) const { return brought ? arrival_s() > now : load || coming.valid(); }
   [[nodiscard]] double arrival_s() const { return asked_s + brought->seconds; }
 
   [[nodiscard]] SequencePass next_pass() override { return session ? session->next_pass() : prompt->next_pass(); }
@@ -119,6 +120,7 @@ void ServingEngine::leave_schedule(int64_t request) {
   std::erase(joining_, request);
   const auto state = states_.find(request);
   if (!schedule_ || state == states_.end()) return;
+  if (const auto& load = state->second->load) schedule_->loaded(*load);
   if (const auto* session = dynamic_cast<VerifySession*>(state->second->session.get())) schedule_->drop(*session);
 }
 
@@ -187,6 +189,8 @@ ServingEngine::State& ServingEngine::state_of(int64_t request) {
       ReuseMemory& memory = served.memory ? *served.memory : own;
       prime(*model_, served.prompt, served.layout, *reuser, memory);
       state->reused = std::make_unique<ReuseRun>(*model_, served.prompt, served.layout, *reuser, memory);
+    } else if (served.begin && schedule_ && served.begin_bytes > 0) {
+      state->load = schedule_->add_load(served.begin_bytes);
     } else if (served.begin) {
       state->coming = served.begin();
     } else {
@@ -204,23 +208,56 @@ ServingEngine::State* ServingEngine::prompt_state(int64_t request, double now) {
   if (!asked) state.asked_s = now;
   state.look();
   if (state.failure.empty() && state.waits(now)) return nullptr;
-  if (state.brought && !state.prompt && !state.session) {
-    state.failure = failure_of([&] {
-      state.prompt = std::make_unique<PromptRun>(*model_, of(request).prompt, facts_, state.brought->cache());
-    });
-  }
+  if (!state.brought || state.prompt || state.session) return &state;
+  if (state.load) schedule_->loaded(*std::exchange(state.load, std::nullopt));
+  const ServedRequest& served = of(request);
+  state.failure = failure_of([&] {
+    if (served.resume) {
+      state.session = served.resume(state.brought->cache());
+      joining_.push_back(request);
+    } else {
+      state.prompt = std::make_unique<PromptRun>(*model_, served.prompt, facts_, state.brought->cache());
+    }
+  });
   return &state;
+}
+
+void ServingEngine::begin_loads(double now) {
+  for (const int64_t load : schedule_->loads()) {
+    const auto found = std::ranges::find_if(states_, [&](const auto& each) { return each.second->load == load; });
+    State& state = *found->second;
+    state.asked_s = now;
+    state.failure = failure_of([&] { state.coming = of(found->first).begin(); });
+  }
+}
+
+bool ServingEngine::only_loads(std::span<const int64_t> waiting) const {
+  if (!schedule_) return true;
+  const auto under_way = [&](int64_t request) {
+    const State& state = *states_.at(request);
+    return state.coming.valid() || state.brought;
+  };
+  return schedule_->running() == 0 && std::ranges::any_of(waiting, under_way);
 }
 
 std::vector<int64_t> ServingEngine::requests_of(const serving::PassPlan& plan, double now,
                                                 std::vector<int64_t>& waiting) {
+  std::vector<int64_t> prompts;
+  for (const auto& chunk : plan.chunks) {
+    State* const state = prompt_state(chunk.request, now);
+    if (state == nullptr) waiting.push_back(chunk.request);
+    if (state == nullptr || (state->failure.empty() && of(chunk.request).resume)) continue;  // it waits for its turn
+    prompts.push_back(chunk.request);
+    if (state->prompt) state->prompt->set_chunk(chunk.tokens);
+  }
   std::vector<VerifySession*> turn;  // the sessions that a schedule decides on
   if (schedule_) {
     join_schedule();
-    const bool others_run = !plan.chunks.empty() || std::ranges::any_of(plan.steps, [&](int64_t request) {
+    const bool others_run = !prompts.empty() || std::ranges::any_of(plan.steps, [&](int64_t request) {
       return !has_schedule(*of(request).method);
     });
     turn = schedule_->next(others_run);
+    begin_loads(now);
   }
   std::vector<int64_t> requests;
   for (const int64_t request : plan.steps) {
@@ -229,11 +266,7 @@ std::vector<int64_t> ServingEngine::requests_of(const serving::PassPlan& plan, d
                        std::ranges::find(turn, state->second->session.get()) == turn.end();
     if (!waits) requests.push_back(request);
   }
-  for (const auto& chunk : plan.chunks) {
-    State* const state = prompt_state(chunk.request, now);
-    (state == nullptr ? waiting : requests).push_back(chunk.request);
-    if (state != nullptr && state->prompt) state->prompt->set_chunk(chunk.tokens);
-  }
+  requests.insert(requests.end(), prompts.begin(), prompts.end());
   return requests;
 }
 
@@ -257,11 +290,13 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan, std::span<
   double now = plan.at_s;
   auto begin = std::chrono::steady_clock::now();
   std::vector<int64_t> requests = requests_of(plan, now, result.waiting);
-  if (requests.empty() && beside.empty() && !result.waiting.empty()) {
+  if (requests.empty() && beside.empty() && !result.waiting.empty() && only_loads(result.waiting)) {
     now = std::max(now, first_arrival(result.waiting));
     begin = std::chrono::steady_clock::now();
-    result.waiting.clear();
-    requests = requests_of(plan, now, result.waiting);
+    if (!schedule_) {  // which a second look would ask twice
+      result.waiting.clear();
+      requests = requests_of(plan, now, result.waiting);
+    }
   }
   const double waited = now - plan.at_s;
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };

@@ -33,6 +33,12 @@ struct ServedRequest {
   /// is read from its first token.
   std::function<std::future<BroughtPrompt>()> begin;
   int64_t begun = 0;
+  /// Bytes that it brings over the link of full caches: where others' verifiers have a schedule, it begins when that
+  /// gives it the link. 0: it comes another way.
+  int64_t begin_bytes = 0;
+  /// Makes the session, of a verifier with a schedule whose full cache lies behind the device, from the cache that was
+  /// brought. Empty: the prompt is read on.
+  std::function<std::unique_ptr<Session>(KvCache)> resume;
   /// For methods that reuse entries: which part of the prompt is context, and the primed memory that requests share.
   /// Its entries are loaded and its tokens chosen in the pass that the request starts in; what is computed anew is read
   /// in chunks beside the rest of each pass, and at once where the reuser narrows.
@@ -95,6 +101,10 @@ class ServingEngine final : public serving::Executor {
   [[nodiscard]] std::string refusal(const ServedRequest& request) const;
   State& state_of(int64_t request);
   State* prompt_state(int64_t request, double now);
+  /// Begins the loads whose turn on the link has come.
+  void begin_loads(double now);
+  /// Whether nothing but a cache on its way can go on: the pass may wait for it.
+  [[nodiscard]] bool only_loads(std::span<const int64_t> waiting) const;
   /// The requests of the pass at `now`: those that the plan lists, without those that wait for their schedule, or, as
   /// `waiting`, for their cache.
   std::vector<int64_t> requests_of(const serving::PassPlan& plan, double now, std::vector<int64_t>& waiting);

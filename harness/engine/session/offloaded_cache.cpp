@@ -6,6 +6,12 @@
 
 namespace kvarena {
 
+ParkedCache park(KvCache full, const storage::HierarchyPtr& tiers, Tier tier) {
+  ParkedCache parked{.cache = std::move(full), .tier = tier, .stores = {}};
+  parked.stores = std::move(OffloadedCache(parked.cache, tiers, tier).stores_);
+  return parked;
+}
+
 OffloadedCache::OffloadedCache(KvCache& full, const storage::HierarchyPtr& tiers, Tier tier)
     : full_(&full), tier_(tier) {
   for (const LayerCache& layer : full.layers) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "harness/engine/session/forwarding_hooks.h"
@@ -12,6 +13,16 @@
 
 namespace kvarena {
 
+/// A cache whose entries lie in a tier: `cache` holds none of them, and its ledger counts them.
+struct ParkedCache {
+  KvCache cache;
+  Tier tier = Tier::host;
+  std::vector<storage::CellStore> stores;  // [layers]
+};
+
+/// Moves a cache's entries to the tier, as OffloadedCache does.
+[[nodiscard]] ParkedCache park(KvCache full, const storage::HierarchyPtr& tiers, Tier tier);
+
 /// Between verifications the device holds none of the cache's entries: they lie in the tier's storage, and a reload
 /// copies them from there, layer by layer, on the link's thread. Not thread-safe; belongs to one request.
 class OffloadedCache {
@@ -19,6 +30,9 @@ class OffloadedCache {
   /// Takes the entries of `full`, which must be dense and stay where it is, and waits until the tier has them. Throws
   /// UserError when there is no such tier or the link fails, TierFull.
   OffloadedCache(KvCache& full, const storage::HierarchyPtr& tiers, Tier tier);
+  /// Takes `full`, whose entries lie in the stores of a tier already.
+  OffloadedCache(KvCache& full, std::vector<storage::CellStore> stores, Tier tier)
+      : full_(&full), tier_(tier), stores_(std::move(stores)) {}
 
   /// Bytes in the tier.
   [[nodiscard]] int64_t offloaded_bytes() const { return full_->ledger->current(tier_); }
@@ -46,6 +60,7 @@ class OffloadedCache {
   void release(Traffic& traffic);
 
  private:
+  friend ParkedCache park(KvCache full, const storage::HierarchyPtr& tiers, Tier tier);
   static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
   void leave(int64_t before, Traffic& traffic);
 

@@ -45,12 +45,11 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
 }
 
 VerifySession::VerifySession(Transformer& model, std::vector<int32_t> prompt, const Verifier* verifier,
-                             KvCache compressed, SessionOptions options)
+                             KvCache compressed, KvCache full, SessionOptions options)
     : model_(&model),
       verifier_(verifier),
       history_(std::move(prompt)),
-      full_(model.make_cache()),
-      absent_(true),
+      full_(std::move(full)),
       meter_(nullptr),
       emitter_(std::move(options), static_cast<int64_t>(history_.size())),
       sampler_(verifier == nullptr ? DraftSampling::coupled : verifier->draft_sampling(), emitter_.sampling()),
@@ -59,6 +58,21 @@ VerifySession::VerifySession(Transformer& model, std::vector<int32_t> prompt, co
   full_.length = full_.prompt_length = static_cast<int64_t>(history_.size()) - 1;
   resident_bytes = source_->resident_bytes();
   note_round();
+}
+
+VerifySession::VerifySession(Transformer& model, std::vector<int32_t> prompt, const Verifier* verifier,
+                             KvCache compressed, SessionOptions options)
+    : VerifySession(model, std::move(prompt), verifier, std::move(compressed), model.make_cache(), std::move(options)) {
+  absent_ = true;
+  begin_round();
+}
+
+VerifySession::VerifySession(Transformer& model, std::vector<int32_t> prompt, const Verifier& verifier,
+                             KvCache compressed, ParkedCache full, SessionOptions options)
+    : VerifySession(model, std::move(prompt), &verifier, std::move(compressed), std::move(full.cache),
+                    std::move(options)) {
+  offloaded_.emplace(full_, std::move(full.stores), full.tier);
+  reload_.emplace(*offloaded_);
   begin_round();
 }
 

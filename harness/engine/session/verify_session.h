@@ -22,7 +22,7 @@ namespace kvarena {
 /// long as can_draft(), until end_drafting() makes the next one verify. Until then the cache has to be on its way.
 ///
 /// A prompt whose cache lies in a store begins without it: all of it but the last token comes by take_full(), also
-/// while the session drafts, and a pass that verifies needs it there.
+/// while the session drafts, and a pass that verifies needs it there. Or it lies behind the device from the beginning.
 class VerifySession final : public Session {
  public:
   VerifySession(Transformer& model, const Prefill& prompt, const Verifier& verifier, SessionOptions options);
@@ -30,6 +30,10 @@ class VerifySession final : public Session {
   /// nothing, every token takes a pass over what take_full() gave.
   VerifySession(Transformer& model, std::vector<int32_t> prompt, const Verifier* verifier, KvCache compressed,
                 SessionOptions options);
+  /// Likewise with the prompt's cache but for its last token behind the device, as SessionOptions::offload_tier leaves
+  /// it.
+  VerifySession(Transformer& model, std::vector<int32_t> prompt, const Verifier& verifier, KvCache compressed,
+                ParkedCache full, SessionOptions options);
 
   [[nodiscard]] SequencePass next_pass() override;
   void consume(std::span<const float> logits) override;
@@ -58,6 +62,9 @@ class VerifySession final : public Session {
   void stop_drafting();
 
  private:
+  /// Begins no round: what the constructors for stored caches share.
+  VerifySession(Transformer& model, std::vector<int32_t> prompt, const Verifier* verifier, KvCache compressed,
+                KvCache full, SessionOptions options);
   void begin_round();
   void take_question(std::span<const float> logits);
   void verify(std::span<const float> logits);

@@ -207,6 +207,24 @@ std::string storing_problem(const Method& method) {
                                "packed entries can be stored"});
 }
 
+Prefill prefill_to_store(Transformer& model, std::span<const int32_t> prompt, const Method* method,
+                         std::shared_ptr<const ModelFacts> facts) {
+  if (prompt.size() < 2) {
+    fail({.place = "prompt of a stored cache",
+          .found = fmt::format("{} tokens", prompt.size()),
+          .expected = "at least two: the last one is the request's own"});
+  }
+  Prefill known = prefill(model, prompt.first(prompt.size() - 1), method == nullptr ? Needs{} : method->needs(),
+                          kPrefillChunk, std::move(facts));
+  const auto n = static_cast<int64_t>(prompt.size());
+  if (const int64_t window = known.model->rotation_window; window > 0 && n > window) {
+    fail({.place = "prompt of a stored cache",
+          .found = fmt::format("{} tokens under a rope scaling that turns keys by the prompt's length", n),
+          .expected = fmt::format("at most {}, the original window", window)});
+  }
+  return known;
+}
+
 std::vector<std::byte> store_cache(const Prefill& prompt, const Method* method) {
   if (method != nullptr) {
     if (const std::string problem = storing_problem(*method); !problem.empty()) throw UserError(problem);

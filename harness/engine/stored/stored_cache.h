@@ -16,6 +16,11 @@ namespace kvarena {
 /// storable()), which comes back packed; not indexes, nor what goes on acting while decoding.
 [[nodiscard]] std::string storing_problem(const Method& method);
 
+/// Reads `prompt` but for its last token, which is its request's own, with what `method` needs, null: nothing. Throws
+/// UserError for prompts of less than two tokens, and where keys depend on the prompt's length.
+[[nodiscard]] Prefill prefill_to_store(Transformer& model, std::span<const int32_t> prompt, const Method* method,
+                                       std::shared_ptr<const ModelFacts> facts);
+
 /// Writes what `method` leaves of the prompt's cache, null: all of it. Deterministic. Throws UserError with
 /// storing_problem(), and when the prompt was observed without what the method needs.
 [[nodiscard]] std::vector<std::byte> store_cache(const Prefill& prompt, const Method* method);

@@ -297,6 +297,41 @@ TEST_F(Scheduled, FullCachesMayLieOnTheDisk) {
   EXPECT_THROW((void)run(spec, {}, options, real_host()), UserError);  // there is no disk
 }
 
+TEST_F(Scheduled, LoadsAtArrivalTakeTheLinkWhereReloadsLeaveIt) {
+  methods_.push_back(make_method(scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.2}}), "test"));
+  prompts_.push_back(prompt(*methods_.back(), fast_host()));
+  const auto started =
+      start_session(model_, prompts_.back(), *methods_.back(),
+                    {.stop = {.max_new_tokens = kNewTokens}, .forced = std::nullopt, .offload_tier = Tier::host});
+  run_to_first_token(model_, *started);
+  auto& session = dynamic_cast<VerifySession&>(*started);
+  const double iteration = IterationEstimate().seconds();
+  const auto full = static_cast<double>(full_bytes());
+  ScheduledDecoding decoding({.draft_length = 4,
+                              .device_bytes = 4 * full_bytes(),
+                              .link_bytes_per_s = full / (1.5 * iteration),
+                              .pin = false});
+  decoding.add(session, full_bytes(), 0);
+  std::vector<int64_t> began(2, -1), verified;
+  for (int64_t i = 0; i < 8; ++i) {
+    // The reload is in two windows, 3 and 4, three quarters of each.
+    if (i == 1) {
+      EXPECT_EQ(decoding.add_load(static_cast<int64_t>(full / 1.5 * 2.5)), 0);  // three windows: 5 to 7
+      EXPECT_EQ(decoding.add_load(static_cast<int64_t>(full / 1.5 / 4)), 1);    // a quarter of one
+    }
+    std::vector<PassMember*> fed;
+    for (VerifySession* each : decoding.next()) fed.push_back(each);
+    for (const int64_t load : decoding.loads()) began[static_cast<size_t>(load)] = i;
+    if (decoding.verifying() == 1) verified.push_back(i);
+    run_pass(model_, fed);
+    if (session.offloaded()->is_coming()) session.offloaded()->wait();
+    decoding.advance(iteration);
+  }
+  EXPECT_EQ(began, (std::vector<int64_t>{5, 1}));
+  EXPECT_EQ(verified.front(), 4);
+  EXPECT_EQ(decoding.late_verifies(), 0);
+}
+
 TEST_F(Scheduled, AReloadThatFailsEndsItsRequestAlone) {
   const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
   const auto layers = static_cast<int64_t>(model_.config().layers);

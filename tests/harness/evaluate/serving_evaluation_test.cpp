@@ -16,6 +16,7 @@
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/request_bytes.h"
 #include "harness/evaluate/serving.h"
+#include "harness/evaluate/stored_start.h"
 #include "harness/method/registry.h"
 #include "harness/storage/hierarchy.h"
 #include "harness/storage/link_spec.h"
@@ -145,6 +146,97 @@ TEST_F(ServingEvaluation, WhatCameOverAnEmulatedLinkSaysSo) {
       EXPECT_GT(times, 10);
     }
   }
+}
+
+TEST_F(ServingEvaluation, StoredPromptsComeOverTheLinkOfReloadsAndAreAnsweredAsFullKvDoes) {
+  constexpr double kRate = 20e6;
+  const auto tiers = std::make_shared<storage::Hierarchy>(
+      std::vector<storage::TierSettings>{{.tier = Tier::host, .link = {.name = "slow", .bytes_per_s = kRate}}});
+  facts_ = model_facts(model_, {}, tiers);
+  const std::vector<Request> list = requests(8);
+  const auto full = make_method({{"name", "full"}}, "test");
+  for (const char* schedule : {"staggered", "lock_step", "sequential"}) {
+    SCOPED_TRACE(schedule);
+    const auto scheduled = make_method({{"name", "vericache"},
+                                        {"draft_length", 4},
+                                        {"schedule", schedule},
+                                        {"drafter", {{"name", "knorm"}, {"keep", 0.25}}}},
+                                       "test");
+    std::vector<ServedRequest> served;
+    std::vector<double> times;
+    for (size_t i = 0; i < list.size(); ++i) {
+      const Method& method = i % 4 == 3 ? *full : *scheduled;  // some do not speculate
+      served.push_back({.prompt = list[i].prompt, .method = &method, .options = session_options(list[i])});
+      store_start(model_, list[i], served.back());
+      times.push_back(0.004 * static_cast<double>(i));
+    }
+    EXPECT_LT(served[4].begin_bytes, served[3].begin_bytes / 2) << "what is drafted on, beside all of a cache";
+    const int64_t one = full_cache_bytes(model_, 100);
+    ServingEngine engine(model_, served, facts_, /*reload_bytes=*/2 * one);
+    int64_t bytes = -tiers->load(Tier::host).totals().bytes;
+    const serving::ServingRun run =
+        serve(serving::Load::at_times(times), engine, {.cache_bytes = 40 * one, .pass_tokens = 100, .max_running = 6});
+    bytes += tiers->load(Tier::host).totals().bytes;
+    for (size_t i = 0; i < list.size(); ++i) {
+      ASSERT_EQ(run.requests[i].outcome, serving::Outcome::answered) << i << ": " << run.requests[i].reason;
+      const auto& answer = engine.answer(static_cast<int64_t>(i));
+      const auto alone = start_session(model_, prefill(model_, list[i].prompt, {}, kPrefillChunk, facts_), *full,
+                                       session_options(list[i]));
+      Session* const session = alone.get();
+      run_together(model_, {&session, 1});
+      EXPECT_EQ(answer->tokens, alone->tokens) << "request " << i;
+      const double first = run.requests[i].token_s.front() - run.requests[i].arrival_s;
+      EXPECT_GE(first, static_cast<double>(served[i].begin_bytes) / kRate) << "request " << i;
+      bytes -= served[i].begin_bytes + answer->activity.traffic.loaded_bytes;
+    }
+    EXPECT_EQ(bytes, 0) << "loads and reloads, nothing else";
+  }
+}
+
+TEST_F(ServingEvaluation, ALoadThatFailsEndsItsRequestAlone) {
+  const auto fail_first = [](int64_t transfer) {
+    if (transfer == 0) throw UserError("the cable is out");
+  };
+  facts_ = model_facts(model_, {},
+                       std::make_shared<storage::Hierarchy>(std::vector<storage::TierSettings>{
+                           {.tier = Tier::host, .link = {.name = "slow", .bytes_per_s = 20e6}, .fault = fail_first}}));
+  const std::vector<Request> list = requests(3);
+  const auto scheduled = make_method(
+      {{"name", "vericache"}, {"schedule", "staggered"}, {"drafter", {{"name", "snapkv"}, {"keep", 0.2}}}}, "test");
+  std::vector<ServedRequest> served;
+  for (const Request& request : list) {
+    served.push_back({.prompt = request.prompt, .method = scheduled.get(), .options = session_options(request)});
+    store_start(model_, request, served.back());
+  }
+  ServingEngine engine(model_, served, facts_, 2 * full_cache_bytes(model_, 100));
+  const serving::ServingRun run = serve(serving::Load::at_times({0, 0, 0}), engine, {.pass_tokens = 100});
+  EXPECT_EQ(run.requests[0].outcome, serving::Outcome::failed);
+  EXPECT_EQ(run.requests[0].reason, "the cable is out");
+  EXPECT_EQ(run.requests[1].outcome, serving::Outcome::answered);
+  EXPECT_EQ(run.requests[2].outcome, serving::Outcome::answered);
+}
+
+TEST_F(ServingEvaluation, StoredPromptsAreOfFullKvAndScheduledVerifiers) {
+  auto machine = storage::usual_tiers();
+  machine[0].link = storage::link_named("pcie3_x16", "test");
+  facts_ = model_facts(model_, {}, std::make_shared<storage::Hierarchy>(machine));
+  const ServingSettings settings{.load = {0.8}, .cache_mib = 64, .stored_prompts = true};
+  const json drafter = {{"name", "snapkv"}, {"keep", 0.1}};
+  for (const json& spec :
+       {json{{"name", "full"}}, json{{"name", "vericache"}, {"schedule", "staggered"}, {"drafter", drafter}}}) {
+    const auto outcomes = evaluate(settings, requests(6), spec);
+    ASSERT_EQ(outcomes[0].failure, "");
+    EXPECT_EQ(outcomes[0].result.output_tokens, 6 * 12);
+    EXPECT_TRUE(std::isnan(value(outcomes[0], "mean_end_to_end_ms", Clock::modelled)));
+    const auto first =
+        std::ranges::find(outcomes[0].result.values, "mean_time_to_first_token_ms", &results::MetricValue::metric);
+    ASSERT_NE(first, outcomes[0].result.values.end());
+    EXPECT_EQ(first->storage, results::Storage::emulated);
+  }
+  const auto refused = [&](const json& spec) { return evaluate(settings, requests(6), spec)[0].failure; };
+  EXPECT_NE(refused(drafter).find("expected full KV, or a verifier with a \"schedule\""), std::string::npos);
+  EXPECT_NE(refused({{"name", "vericache"}, {"drafter", drafter}}).find("found another method"), std::string::npos);
+  EXPECT_NE(refused({{"name", "vericache"}, {"schedule", "staggered"}, {"drafter", {{"name", "gear"}}}}), "");
 }
 
 TEST_F(ServingEvaluation, TheModelledClockRepeatsItself) {

@@ -528,6 +528,8 @@ TEST(Config, RemotePrefixesAreOfTimingCells) {
   told({"timing={}", R"(remote_prefix={"remote_devices": 0})"}, "remote_prefix.remote_devices");
   told({"timing={}", R"(remote_prefix={"remote_byte_per_s": 1})"}, "remote_bytes_per_s");
   told({"timing={}", R"(remote_prefix={"remote_bytes_per_s": 0})"}, "found a link without a rate and no \"store\"");
+  told({R"(serving={"stored_prompts": true})", "contexts={}"},
+       "serving.stored_prompts: found true beside \"contexts\"");
   const ExperimentConfig socket =
       parse(kSmallConfig, {.set = {"timing={}", R"(remote_prefix={"remote_bytes_per_s": 0, "store": "h:1"})"}});
   EXPECT_EQ(socket.remote_prefix->store, "h:1");
