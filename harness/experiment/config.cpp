@@ -82,7 +82,8 @@ void check_engines(const ExperimentConfig& config, Problems& problems) {
 /// Refuses methods whose layers follow the memory of a batch ("offload": "adaptive") where no batch has any.
 void check_memory(const ExperimentConfig& config, Problems& problems) {
   for (const ComponentEntry& method : config.methods) {
-    if (json::parse(method.settings_json).value("offload", "") != "adaptive") continue;
+    const json offload = json::parse(method.settings_json).value("offload", json());
+    if (!offload.is_string() || offload.get<std::string>() != "adaptive") continue;
     const auto refuse = [&](const char* found) {
       problems.add("methods", fmt::format("\"offload\": \"adaptive\" of {} and {}", method.label, found),
                    "\"timing\" with \"device_mib\", which the requests of a batch share");

@@ -160,8 +160,7 @@ TEST(OtherEngine, IsRefusedWhatOnlyOursDoes) {
     "name": "bad", "models": [{"name": "tiny", "path": "/nowhere", "engine": "transformers", "kv_dtype": "f32"}],
     "workloads": ["fact_qa"], "methods": ["full"], "timing": {}})";
   const Finished finished = run_kvarena({"run", "config.json"}, {.folder = scratch.path()});
-  expect_refused(finished,
-                 "models[0].engine: found transformers and a group \"timing\" or \"serving\", expected quality");
+  expect_refused(finished, "models[0].engine: found transformers and a group \"timing\", expected quality");
   EXPECT_TRUE(contains(finished.err, "transformers and a kv_dtype of its own")) << finished.err;
 }
 
