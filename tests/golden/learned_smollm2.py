@@ -126,7 +126,7 @@ def cases(prompt, found, tokenizer):
         yield ({"name": "expected_attention", "statistics": "fitted", "keep": keep},
                uniform(prompt.scores(found["statistics"]), keep))
         for kind in ("linear", "mlp"):
-            yield {"name": "kvzap", "kind": kind, "keep": keep}, uniform(prompt.scores(found[kind]), keep)
+            yield {"name": "kvzap", "kind": kind, "window": 0, "keep": keep}, uniform(prompt.scores(found[kind]), keep)
         press = FastKVzipPress(compression_ratio=1 - keep)
         press.gates, press.score_val = found["gates"], [None] * shape[0]
         for module, hidden, _ in prompt.seen:
