@@ -145,6 +145,12 @@ Table runtime_table(const ExperimentData& data) {
   return table;
 }
 
+/// The section of one table; none where the table has no rows.
+std::optional<Section> unless_empty(Section section) {
+  if (section.tables.front().rows.empty()) return std::nullopt;
+  return section;
+}
+
 }  // namespace
 
 std::optional<TableCell> state_cell(const CellData* cell) {
@@ -176,8 +182,7 @@ std::optional<Section> server_section(const ExperimentData& data) {
        {metrics::kRepeatedRequests, kFixed1, "Repeated"},
        {metrics::kPrefixCachedTokens, kFixed1, "From its cache"},
        {metrics::kUsageDifference, kFixed1, "Counted beyond"}});
-  if (table.rows.empty()) return std::nullopt;
-  return Section{.id = "server", .title = "Behind an endpoint", .tables = {std::move(table)}};
+  return unless_empty({.id = "server", .title = "Behind an endpoint", .tables = {std::move(table)}});
 }
 
 std::optional<Section> distance_section(const ExperimentData& data) {
@@ -194,9 +199,8 @@ std::optional<Section> distance_section(const ExperimentData& data) {
        {metrics::kTop1Agreement, {}, "Same next token"},
        {metrics::kExactMatchFull, {}, "Same answer"},
        {metrics::kFirstDivergence, kFixed1, "First divergence"}});
-  if (table.rows.empty()) return std::nullopt;
-  return Section{
-      .id = "distance", .title = "Distance from full KV", .tables = {std::move(table)}, .charts = kl_charts(data)};
+  return unless_empty(
+      {.id = "distance", .title = "Distance from full KV", .tables = {std::move(table)}, .charts = kl_charts(data)});
 }
 
 std::optional<Section> memory_section(const ExperimentData& data) {
@@ -216,8 +220,7 @@ std::optional<Section> memory_section(const ExperimentData& data) {
   for (TableRow& row : table.rows) {
     for (TableCell& cell : row.cells) cell.best = false;  // bytes are what makes rows peers
   }
-  if (table.rows.empty()) return std::nullopt;
-  return Section{.id = "memory", .title = "Memory", .tables = {std::move(table)}};
+  return unless_empty({.id = "memory", .title = "Memory", .tables = {std::move(table)}});
 }
 
 std::optional<Section> selection_section(const ExperimentData& data) {
@@ -236,8 +239,7 @@ std::optional<Section> selection_section(const ExperimentData& data) {
        {metrics::kSelectionOverlap},
        {metrics::kLoadedBytes}});
   std::erase_if(table.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
-  if (table.rows.empty()) return std::nullopt;
-  return Section{.id = "selection", .title = "Selection", .tables = {std::move(table)}};
+  return unless_empty({.id = "selection", .title = "Selection", .tables = {std::move(table)}});
 }
 
 std::optional<Section> link_section(const ExperimentData& data) {
@@ -253,8 +255,7 @@ std::optional<Section> link_section(const ExperimentData& data) {
        {metrics::kLinkMs, kFixed2, "Link occupied"},
        {metrics::kStallMs, kFixed2, "Waited"},
        {metrics::kPrefetchOverlap, {}, "Hidden"}});
-  if (table.rows.empty()) return std::nullopt;
-  return Section{.id = "links", .title = "Links", .tables = {std::move(table)}, .charts = tier_charts(data)};
+  return unless_empty({.id = "links", .title = "Links", .tables = {std::move(table)}, .charts = tier_charts(data)});
 }
 
 void name_after_length(Table& table, const std::string& length) {
@@ -310,8 +311,7 @@ std::optional<Section> remote_prefix_section(const ExperimentData& data) {
        {metrics::kExactMatchFull, {}, "Full KV's tokens"}},
       timing_rows(data));
   std::erase_if(table.rows, [](const TableRow& row) { return !row.cells[8].has_value(); });
-  if (table.rows.empty()) return std::nullopt;
-  return Section{.id = "remote-prefix", .title = "Remote prefix caching", .tables = {std::move(table)}};
+  return unless_empty({.id = "remote-prefix", .title = "Remote prefix caching", .tables = {std::move(table)}});
 }
 
 std::optional<Section> reuse_section(const ExperimentData& data) {
@@ -368,8 +368,7 @@ std::optional<Section> outcome_section(const ExperimentData& data) {
                                       text_cell(std::string(results::name(cell.row.cell.kind))), *outcome}});
     }
   }
-  if (table.rows.empty()) return std::nullopt;
-  return Section{.id = "outcomes", .title = "Failed, inactive and missing", .tables = {std::move(table)}};
+  return unless_empty({.id = "outcomes", .title = "Failed, inactive and missing", .tables = {std::move(table)}});
 }
 
 }  // namespace kvarena::reports

@@ -11,7 +11,7 @@ namespace kvarena {
 
 /// The user's mistake or the machine's refusal: a bad file, a bad config, a full disk. `what()` is the whole
 /// message, ready for stderr. Everything that leaves a library as an exception for the user is a UserError;
-/// the CLI prints it and exits with 1.
+/// the CLI prints it and exits with 2.
 class UserError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -478,6 +478,14 @@ experiment::Validators registry_validators() {
                     throw UserError(fmt::format("{}: {}", place, error.what()));
                   }
                 });
+              },
+          .follows_memory =
+              [](const std::string& name, const json& settings) {
+                json spec = settings;
+                spec["name"] = name;
+                std::vector<std::string> problems;
+                const auto method = Method::build(spec, "", problems);
+                return problems.empty() && method->follows_memory();
               }};
 }
 

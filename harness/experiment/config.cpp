@@ -79,13 +79,12 @@ void check_engines(const ExperimentConfig& config, Problems& problems) {
   }
 }
 
-/// Refuses methods whose layers follow the memory of a batch ("offload": "adaptive") where no batch has any.
-void check_memory(const ExperimentConfig& config, Problems& problems) {
+/// Refuses methods whose layers follow the memory of a batch where no batch has any.
+void check_memory(const ExperimentConfig& config, const Validators& validators, Problems& problems) {
   for (const ComponentEntry& method : config.methods) {
-    const json offload = json::parse(method.settings_json).value("offload", json());
-    if (!offload.is_string() || offload.get<std::string>() != "adaptive") continue;
+    if (!validators.follows_memory(method.name, json::parse(method.settings_json))) continue;
     const auto refuse = [&](const char* found) {
-      problems.add("methods", fmt::format("\"offload\": \"adaptive\" of {} and {}", method.label, found),
+      problems.add("methods", fmt::format("{}, which follows the memory of a batch, and {}", method.label, found),
                    "\"timing\" with \"device_mib\", which the requests of a batch share");
     };
     if (!config.timing || !config.timing->device_mib) refuse("no limit of memory");
@@ -468,7 +467,7 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
       problems.add("serving.stored_prompts", "true beside \"contexts\"",
                    "one of them: contexts are stored by policies");
   }
-  check_memory(config, problems);
+  check_memory(config, validators, problems);
   check_engines(config, problems);
   if (whole.contains("output")) read_group(whole["output"], "output", config.output, problems);
   if (whole.contains("table")) config.table = read_table(whole["table"], problems);

@@ -224,6 +224,8 @@ struct Validators {
   Validator methods;
   Validator workloads;
   Validator metrics;
+  /// Whether a method without problems follows the memory of a batch.
+  std::function<bool(const std::string& name, const nlohmann::json& settings)> follows_memory;
 };
 
 /// Changes of a config from the command line.

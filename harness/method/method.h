@@ -201,6 +201,11 @@ class Method : public MethodPart {
   /// after_append().
   [[nodiscard]] virtual bool looks_ahead() const { return false; }
 
+  /// Why the method cannot draft, empty if it can: drafts are taken back, and several tokens come in one pass.
+  [[nodiscard]] virtual std::string cannot_draft() const { return {}; }
+  /// Whether layers follow the memory of the batch that the request runs in (timing.device_mib).
+  [[nodiscard]] virtual bool follows_memory() const { return false; }
+
   /// Whether the method acts in compress() alone: later entries stay as they are, so that another method may pack what
   /// it leaves ("over").
   [[nodiscard]] virtual bool only_compresses() const { return false; }

@@ -227,6 +227,11 @@ class SpeContext final : public Method {
   }
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<HeadFitter>(); }
   HookAccess reach() const override { return HookAccess::views; }
+  std::string cannot_draft() const override {
+    if (offload_ != "none") return fmt::format("\"offload\": \"{}\"", offload_);
+    return feature_ == "zero" ? "" : fmt::format("\"feature\": \"{}\"", feature_);
+  }
+  bool follows_memory() const override { return offload_ == "adaptive"; }
 
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override {
     if (budget_.unlimited()) return;

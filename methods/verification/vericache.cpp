@@ -54,17 +54,10 @@ class VeriCache final : public Verifier {
                                    .expected = "a method with a cache of its own",
                                    .action = "verification methods cannot draft for each other; see \"aux\""}));
     }
-    const nlohmann::json settings = nlohmann::json::parse(drafter_.settings());
-    if (const std::string offload = settings.value("offload", "none"); offload != "none") {
-      problems.push_back(describe({.place = place + ".drafter.offload",
-                                   .found = fmt::format("\"{}\"", offload),
-                                   .expected = "\"none\": drafts are taken back, and several tokens come in one pass",
-                                   .action = "\"tier\" and \"schedule\" say where the full caches lie"}));
-    }
-    if (const std::string feature = settings.value("feature", "zero"); feature != "zero") {
-      problems.push_back(describe({.place = place + ".drafter.feature",
-                                   .found = fmt::format("\"{}\"", feature),
-                                   .expected = "\"zero\": of drafts that are taken back no hidden states are kept"}));
+    if (const std::string reason = drafter_->cannot_draft(); !reason.empty()) {
+      problems.push_back(describe({.place = place + ".drafter",
+                                   .found = reason,
+                                   .expected = "a cache that takes drafts back, and several tokens in one pass"}));
     }
     if (!aux_) return;
     // Composition needs a cache that takes entries back: compressors' do.

@@ -449,7 +449,7 @@ TEST(Config, LayersFollowTheMemoryOfATimedBatch) {
     };
     try {
       (void)parse_config(fmt::format(R"({{"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper"], "methods":
-                                         ["full", {{"name": "specontext", "offload": "adaptive"}}]{}}})",
+                                         ["full", "follower"]{}}})",
                                      groups),
                          "exp.json", tree_options(), validators);
     } catch (const UserError& error) {
@@ -459,7 +459,7 @@ TEST(Config, LayersFollowTheMemoryOfATimedBatch) {
   };
   EXPECT_EQ(problems(R"(, "timing": {"device_mib": 100})"), "");
   const std::string expected = "expected \"timing\" with \"device_mib\", which the requests of a batch share";
-  const std::string adaptive = "exp.json: methods: found \"offload\": \"adaptive\" of specontext offload=adaptive and ";
+  const std::string adaptive = "exp.json: methods: found follower, which follows the memory of a batch, and ";
   EXPECT_EQ(problems(""), adaptive + "no limit of memory, " + expected);
   EXPECT_EQ(problems(R"(, "timing": {})"), adaptive + "no limit of memory, " + expected);
   EXPECT_EQ(problems(R"(, "timing": {"device_mib": 100}, "serving": {})"),

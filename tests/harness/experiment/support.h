@@ -81,7 +81,10 @@ struct Zoo {
     };
   }
   [[nodiscard]] Validators validators() const {
-    return {.methods = validator(methods), .workloads = validator(workloads), .metrics = validator(metrics)};
+    return {.methods = validator(methods),
+            .workloads = validator(workloads),
+            .metrics = validator(metrics),
+            .follows_memory = [](const std::string& name, const nlohmann::json&) { return name == "follower"; }};
   }
   [[nodiscard]] Components components() const {
     const auto family = [](const std::map<std::string, Declare>& members) {

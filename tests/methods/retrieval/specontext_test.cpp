@@ -575,10 +575,10 @@ TEST(SpeContext, DraftsWhereItsLayersStayOnTheDevice) {
   EXPECT_TRUE(problems.empty());
   check({{"offload", "all"}});
   ASSERT_EQ(problems.size(), 1U);
-  EXPECT_NE(problems[0].find("test.drafter.offload: found \"all\""), std::string::npos) << problems[0];
+  EXPECT_NE(problems[0].find("test.drafter: found \"offload\": \"all\""), std::string::npos) << problems[0];
   check({{"feature", "previous"}});
   ASSERT_EQ(problems.size(), 1U);
-  EXPECT_NE(problems[0].find("test.drafter.feature: found \"previous\""), std::string::npos) << problems[0];
+  EXPECT_NE(problems[0].find("test.drafter: found \"feature\": \"previous\""), std::string::npos) << problems[0];
 }
 
 }  // namespace
