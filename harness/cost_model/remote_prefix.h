@@ -1,7 +1,7 @@
 #pragma once
 // Remote prefix caching: two pools of accelerators share a store, one over a fast link and one over a slow one. Which
-// mix of plain and draft-and-verify paths serves the most tokens. Yao et al. 2026, arXiv:2605.17613, Eq. 4 and
-// Appendix B.2 (Eqs. 12 to 19).
+// mix of plain and draft-and-verify paths serves the most tokens. Yao et al. 2026, arXiv:2605.17613, Appendix B.2
+// (Eqs. 12 to 19).
 
 #include <array>
 #include <cstdint>

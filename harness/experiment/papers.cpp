@@ -25,7 +25,7 @@ std::vector<std::string> take_strings(json& object, const char* key, const std::
   object.erase(key);
   if (list.is_array() && std::ranges::all_of(list, [](const json& item) { return item.is_string(); }))
     return list.get<std::vector<std::string>>();
-  problems.add(fmt::format("{}.{}", place, key), brief(list), "a list of strings");
+  problems.add(place.empty() ? key : fmt::format("{}.{}", place, key), brief(list), "a list of strings");
   return {};
 }
 
@@ -117,6 +117,7 @@ Paper read_paper(const fs::path& folder) {
   Problems problems(path.string());
   const json items = whole.value("items", json());
   whole.erase("items");
+  const std::vector<std::string> notes = take_strings(whole, "notes", "", problems);
   Paper paper{.name = folder.filename().string()};
   problems.append(read_parameters(whole, path.string(),
                                   [&](ParameterVisitor& p) {
@@ -129,8 +130,10 @@ Paper read_paper(const fs::path& folder) {
   for (size_t i = 0; items.is_array() && i < items.size(); ++i) {
     const std::string key = fmt::format("items[{}]", i);
     paper.items.push_back(read_item(items[i], folder, key, problems));
-    if (!names.insert(paper.items.back().item).second)
-      problems.add(key + ".item", fmt::format("\"{}\" twice", paper.items.back().item), "a name of its own");
+    PaperItem& item = paper.items.back();
+    if (!item.config.empty()) item.notes.insert(item.notes.begin(), notes.begin(), notes.end());
+    if (!names.insert(item.item).second)
+      problems.add(key + ".item", fmt::format("\"{}\" twice", item.item), "a name of its own");
   }
   check_strays(paper, folder, problems);
   problems.throw_if_any();

@@ -36,7 +36,7 @@ struct PaperItem {
   std::filesystem::path config;    // measured: the file; empty while there is none
   std::string command;             // modelled: what prints it
   std::string missing;             // why there is neither config nor command yet
-  std::vector<std::string> notes;  // points that the paper leaves open, and the config's reading
+  std::vector<std::string> notes;  // points that the paper leaves open, and the reading here; the paper's notes first
   std::filesystem::path small;  // measured: a config that shows it on two cores, with the default model; may be empty
   std::vector<std::string> small_scaled;  // settings changed in `small`: "KEY=VALUE"
   std::vector<std::string> scaled;        // settings changed for the default model beside model and limit: "KEY=VALUE"

@@ -33,8 +33,8 @@ struct Papers {
   TemporaryFolder folder;
 };
 
-std::string index_of(const std::string& items) {
-  return R"({"title": "A paper", "source": "arXiv:0000.00000", "items": [)" + items + "]}";
+std::string index_of(const std::string& items, const std::string& notes = "[]") {
+  return R"({"title": "A paper", "source": "arXiv:0000.00000", "notes": )" + notes + R"(, "items": [)" + items + "]}";
 }
 
 TEST(Papers, ItemsKeepThePapersOrderAndFindTheirConfigs) {
@@ -63,6 +63,18 @@ TEST(Papers, ItemsKeepThePapersOrderAndFindTheirConfigs) {
   EXPECT_TRUE(items[2].covered());
   EXPECT_FALSE(items[3].covered());
   EXPECT_EQ(items[3].missing, "not built");
+}
+
+TEST(Papers, NotesOfThePaperStandBeforeThoseOfItemsThatRun) {
+  const std::string items = R"({"item": "figure1", "title": "a diagram", "kind": "illustration"},
+                               {"item": "table2", "title": "scores", "notes": ["read so"]},
+                               {"item": "table1", "title": "speed", "kind": "modelled", "command": "kvarena x"})";
+  const Papers sample(index_of(items, R"(["of all"])"), {"table2.json"});
+  const auto read = read_papers(sample.folder / "").at(0).items;
+  EXPECT_EQ(read[1].notes, (std::vector<std::string>{"of all", "read so"}));
+  for (const size_t other : {0, 2}) EXPECT_TRUE(read[other].notes.empty()) << other;
+  const std::string problems = Papers(index_of(items, R"("one")"), {"table2.json"}).problems();
+  EXPECT_NE(problems.find("paper.json: notes: found \"one\""), std::string::npos) << problems;
 }
 
 TEST(Papers, AnItemIsFoundByItsConfigAndNamesASmallOne) {
