@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "harness/core/error.h"
 #include "harness/core/parameters.h"
@@ -83,8 +84,24 @@ struct Rates {
   double method = 0;
 };
 
-/// Figures of one row at the context that the row states or, where the paper states none, at the one among multiples of
-/// 1024 that makes full KV's rate what was published: one published figure is spent on one unknown, and said to be.
+/// The context at which full KV's rate, which falls with it, is nearest to a published one; 0 where nothing fits.
+int64_t context_at_rate(double published, const std::function<std::optional<Rates>(int64_t)>& at) {
+  constexpr int64_t kLongest = 1 << 20;
+  int64_t shorter = 0, longer = kLongest;
+  while (longer - shorter > 1) {
+    const int64_t middle = std::midpoint(shorter, longer);
+    const std::optional<Rates> rates = at(middle);
+    (rates && rates->full >= published ? shorter : longer) = middle;
+  }
+  const auto distance = [&](int64_t context) {
+    const std::optional<Rates> rates = context > 0 ? at(context) : std::nullopt;
+    return rates ? std::abs(rates->full - published) : std::numeric_limits<double>::infinity();
+  };
+  return distance(longer) < distance(shorter) ? longer : shorter;  // a request less in memory is a step of the rate
+}
+
+/// Figures of one row at the context that the row states or, where the paper states none, at the one that makes full
+/// KV's rate what was published: one published figure is spent on one unknown, and said to be.
 std::vector<ComparedFigure> compare_row(const ComparisonReader& reader, nlohmann::json json, const std::string& place,
                                         const Row& row, const std::function<std::optional<Rates>(int64_t)>& at) {
   int64_t context = row.context.value_or(0);
@@ -96,16 +113,7 @@ std::vector<ComparedFigure> compare_row(const ComparisonReader& reader, nlohmann
             .expected = "tokens",
             .action = fmt::format("or a published \"{}\" to find it from", kFullRate)});
     }
-    double nearest = std::numeric_limits<double>::infinity();
-    for (int64_t candidate = 1024; candidate <= 131072; candidate += 1024) {
-      const std::optional<Rates> rates = at(candidate);
-      if (!rates) break;
-      const double distance = std::abs(rates->full / published[kFullRate].get<double>() - 1);
-      if (distance < nearest) {
-        nearest = distance;
-        context = candidate;
-      }
-    }
+    context = context_at_rate(published[kFullRate].get<double>(), at);
     json["label"] = fmt::format("{}, context {}", row.label, context);
   }
   const std::optional<Rates> rates = context > 0 ? at(context) : std::nullopt;
