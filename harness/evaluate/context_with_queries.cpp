@@ -64,15 +64,16 @@ ContextWithQueries ask_about(LoadedModel& model, const datasets::Sample& sample,
   for (const std::string& question : questions.train) {
     if (static_cast<int64_t>(asked.train.size()) < settings.train_questions) add(asking(sample, question), asked.train);
   }
-  add(sample, asked.test);
+  if (given == nullptr || given->test.empty()) add(sample, asked.test);
   for (const std::string& question : questions.test) {
     if (static_cast<int64_t>(asked.test.size()) < settings.test_questions) add(asking(sample, question), asked.test);
   }
-  const std::vector<int32_t>& first = asked.test.front().prompt;
-  size_t shared = first.size() - 1;
+  // Questions of a file may all begin alike: the sample's own says where the context ends.
+  const std::vector<int32_t> own = model.request(sample, engine, {}).prompt;
+  size_t shared = own.size() - 1;
   for (const std::vector<Request>* list : {&asked.train, &asked.test}) {
     for (const Request& request : *list) {
-      shared = std::min({shared, common_prefix(first, request.prompt), request.prompt.size() - 1});
+      shared = std::min({shared, common_prefix(own, request.prompt), request.prompt.size() - 1});
     }
   }
   if (static_cast<int64_t>(shared) < kFewestTokens) {
@@ -81,7 +82,7 @@ ContextWithQueries ask_about(LoadedModel& model, const datasets::Sample& sample,
           .expected = fmt::format("at least {}, a context that may be asked about again", kFewestTokens),
           .action = "take a workload whose question follows its context"});
   }
-  asked.tokens.assign(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(shared));
+  asked.tokens.assign(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(shared));
   return asked;
 }
 

@@ -27,8 +27,9 @@ struct ContextWithQueries {
 };
 
 /// The sample's text in front of its question is the context. Questions are those of `given`, or, where there is none,
-/// made from sentences of that text; the sample's own is the first test question. A text of few sentences gives fewer
-/// questions than asked for. Throws UserError when it gives none, and when the sample is all question.
+/// made from sentences of that text, the first test question being the sample's own, which also stands in for test
+/// questions that `given` lacks. A text of few sentences gives fewer questions than asked for. Throws UserError when it
+/// gives none, and when the sample is all question.
 [[nodiscard]] ContextWithQueries ask_about(LoadedModel& model, const datasets::Sample& sample,
                                            const experiment::EngineSettings& engine,
                                            const experiment::ContextSettings& settings,

@@ -10,6 +10,7 @@
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
 #include "harness/core/files.h"
+#include "harness/evaluate/context_with_queries.h"
 #include "harness/evaluate/model_evaluator.h"
 #include "tests/support/decoding.h"
 #include "tests/support/temporary_folder.h"
@@ -199,6 +200,26 @@ TEST_F(QuestionProtocol, ContextAndQuestionAreTokenisedApart) {
     sample.question = {0, byte};
     EXPECT_THROW((void)tiny.request(sample, {}, {}, Question::unseen), UserError) << byte;
   }
+}
+
+TEST_F(QuestionProtocol, QuestionsOfAFileReplaceTheSamplesOwn) {
+  LoadedModel tiny = model();
+  const std::string context = "The cart stands near the green gate, and the bell above the gate.";
+  const datasets::Sample sample{.id = "s",
+                                .messages = {{"user", context + "\n\nWhere does it stand?"}},
+                                .chat_template = false,
+                                .question = {.message = 0, .byte = context.size()}};
+  const experiment::ContextSettings settings{.train_questions = 1, .test_questions = 2};
+  const auto tested = [&](datasets::ContextQuestions given) {
+    const ContextWithQueries asked = ask_about(tiny, sample, {}, settings, &given);
+    EXPECT_EQ(tiny.opened().tokenizer->decode(asked.tokens), context + "\n\nWh");
+    std::vector<std::string> ends;
+    for (const Request& request : asked.test) ends.push_back(request.layout.text.substr(context.size() + 2));
+    return ends;
+  };
+  EXPECT_EQ(tested({.train = {"What stands?"}, .test = {"What is green?", "What hangs?", "What else?"}}),
+            (std::vector<std::string>{"What is green?", "What hangs?"}));
+  EXPECT_EQ(tested({.train = {"What stands?"}}), std::vector<std::string>{"Where does it stand?"});
 }
 
 TEST_F(QuestionProtocol, AChatTemplateStandsOnBothSides) {
