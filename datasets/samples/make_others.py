@@ -125,9 +125,16 @@ def gsm8k():
     write_rows("gsm8k/test.jsonl", rows)
     questions, answers = "", ""
     for n in range(8):
-        a, b = 7 + 3 * n, 2 + n
-        questions += f"Question_{n + 1}: \n{names[n % 6]} has {a} stamps and buys {b} more. How many stamps is that?\n\n"
-        answers += f"Answer_{n + 1}: \nAt first there were {a} stamps. {a} + {b} = {a + b}. The answer is {a + b}.\n\n"
+        rng = random.Random(f"longgenbench-gsm8k {n}")
+        stamps = 20 + 3 * n
+        question, steps = f"{names[n % 6]} has {stamps} stamps in an album.", f"At first there were {stamps} stamps."
+        for week in range(1, 9):
+            bought, given = rng.randint(5, 20), rng.randint(1, 5)
+            question += f" In week {week} {bought} more are bought at the market and {given} are given to a friend."
+            steps += f" After week {week} there are {stamps} + {bought} - {given} = {stamps + bought - given}."
+            stamps += bought - given
+        questions += f"Question_{n + 1}: \n{question} How many stamps are in the album after that?\n\n"
+        answers += f"Answer_{n + 1}: \n{steps} The answer is {stamps}.\n\n"
     write("longgenbench-gsm8k/LongGenBench_prompt.txt", (questions + answers).rstrip("\n"))
 
 
@@ -222,13 +229,14 @@ def longgenbench():
         rows = []
         for n in range(3):
             rng = random.Random(f"longgenbench {name} {n}")
-            town = towns(rng, 1)[0]
+            town, *near = towns(rng, 5)
+            around = "\n".join(f"  - {other.text(rng, 12)}" for other in near)
             prefix = f"#*# {kind} 1:"
             once = dict(zip(map(str, sorted(rng.sample(range(2, number), 5))), rng.sample(rooms, 5)))
             places = "\n".join(f"  - {kind} {at} has {room}." for at, room in once.items())
             prompt = (f"Describe {kind.lower()}s 1 to {number} of a house in {town.name}.\n1) Single {kind.lower()}s:\n{places}\n"
                       f"2) {kind}s 4 to 5 have a garden.\n3) Every third {kind.lower()} has a stair, from {kind} 3.\n"
-                      f"4) What is known of the place: {town.text(rng, 9)}\nWrite each entry by itself, with at least 100 words, "
+                      f"4) What is known of the place: {town.text(rng, 9)}\n5) Of the places around it:\n{around}\nWrite each entry by itself, with at least 100 words, "
                       f"and put '#*#' before it (e.g. #*# {kind} 2: {remark(rng, town.name)}). End with *** finished.\n{prefix}")
             rows.append({"prompt": prompt, "checks_once": once, "checks_range": {"4": "a garden", "5": "a garden"},
                          "checks_periodic": {str(at): "a stair" for at in range(3, number + 1, 3)}, "type": kind,
