@@ -88,7 +88,7 @@ at::Tensor LayerView::prompt_attention() const {
   return cut(shown(as_tensor(seen_->prompt_attention, {shape_.q_heads, all_})));
 }
 
-at::Tensor LayerView::query_rows(int64_t w) const {
+at::Tensor LayerView::queries(int64_t w) const {
   KVARENA_ASSERT(seen_ != nullptr && (decoding() || part_ || seen_->window >= std::min(w, n_)),
                  fmt::format("a window of {} queries was not declared in needs()", w));
   const int64_t rows = std::min({w, seen_->window, n_});
@@ -97,7 +97,11 @@ at::Tensor LayerView::query_rows(int64_t w) const {
     const std::vector<int32_t>& list = part_->front();
     index = at::from_blob(const_cast<int32_t*>(list.data()) + n_ - rows, {rows}, at::kInt).to(at::kLong);
   }
-  return index - (all_ - seen_->window);
+  return at::from_blob(const_cast<float*>(seen_->window_queries.data()), {seen_->window, shape_.q_heads, head_dim()},
+                       at::kFloat)
+      .index_select(0, index - (all_ - seen_->window))
+      .narrow(1, first_head_ * group(), q_heads())
+      .transpose(0, 1);
 }
 
 at::Tensor LayerView::softmax(const at::Tensor& scores) const {
@@ -126,20 +130,16 @@ at::Tensor LayerView::window_attention(int64_t w) const {
 }
 
 void LayerView::for_each_query_block(int64_t w, const std::function<void(const at::Tensor&, int64_t)>& use) const {
-  const at::Tensor asked = query_rows(w);
-  const int64_t rows = asked.size(0);
-  const at::Tensor queries = at::from_blob(const_cast<float*>(seen_->window_queries.data()),
-                                           {seen_->window, shape_.q_heads, head_dim()}, at::kFloat)
-                                 .index_select(0, asked)
-                                 .narrow(1, first_head_ * group(), q_heads());  // [rows, q_heads, head_dim]
-  const at::Tensor keys = this->keys().transpose(1, 2).contiguous();            // [kv_heads, head_dim, n]
+  const at::Tensor queries = this->queries(w);  // [q_heads, rows, head_dim]
+  const int64_t rows = queries.size(1);
+  const at::Tensor keys = this->keys().transpose(1, 2).contiguous();  // [kv_heads, head_dim, n]
   const at::Tensor entry = at::arange(n_, at::kLong);
   constexpr int64_t kBlockFloats = int64_t{4} << 20;
   const int64_t block = std::max<int64_t>(1, kBlockFloats / (q_heads() * n_));
   for (int64_t done = 0; done < rows; done += block) {
     const int64_t count = std::min(block, rows - done);
     const int64_t first = n_ - rows + done;
-    const at::Tensor q = queries.narrow(0, done, count).permute({1, 0, 2}).reshape({kv_heads_, -1, head_dim()});
+    const at::Tensor q = queries.narrow(1, done, count).reshape({kv_heads_, -1, head_dim()});
     at::Tensor scores = q.matmul(keys).mul_(attention_scale(shape_)).view({q_heads(), count, n_});
     const at::Tensor own = at::arange(first, first + count, at::kLong).unsqueeze(1);  // [count, 1]
     at::Tensor unseen = entry.gt(own);

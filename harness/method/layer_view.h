@@ -47,6 +47,9 @@ class LayerView {
   /// Attention from the last w prompt queries, summed over them, causal inside the window: [q_heads, n].
   /// Needs::window >= w; a prompt shorter than w gives all its queries.
   [[nodiscard]] at::Tensor window_attention(int64_t w) const;
+  /// The last w prompt queries, rotated, [q_heads, w, head_dim]. Needs::window >= w; a prompt shorter than w gives all
+  /// its queries.
+  [[nodiscard]] at::Tensor queries(int64_t w) const;
   /// The last w prompt queries' scores over all entries, a block of queries at a time (about 16 MB): `use` gets
   /// [q_heads, rows, n], q.k / sqrt(head_dim) and -inf where a query does not see an entry, and the position of the
   /// block's first query. Needs::window >= w; a prompt shorter than w gives all its queries.
@@ -92,8 +95,6 @@ class LayerView {
   [[nodiscard]] at::Tensor softmax(const at::Tensor& scores) const;
   /// The shown entries' rows of [all entries, ...].
   [[nodiscard]] at::Tensor token_rows(const std::vector<float>& rows) const;
-  /// Rows of window_queries that belong to the last w entries shown.
-  [[nodiscard]] at::Tensor query_rows(int64_t w) const;
 
   const LayerContext* layer_;
   const LayerObservations* seen_;

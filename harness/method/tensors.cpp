@@ -71,6 +71,22 @@ at::Tensor rotated(const at::Tensor& x, const at::Tensor& positions, const at::T
   return at::cat({half[0] * cos - half[1] * sin, half[1] * cos + half[0] * sin}, -1);
 }
 
+at::Tensor rotated(const Rotation& rotation, const at::Tensor& x, const at::Tensor& positions) {
+  const at::Tensor angles = positions.unsqueeze(-1) * at::tensor(rotation.inverse);
+  const at::Tensor cos = angles.cos() * rotation.magnitude;
+  const at::Tensor sin = angles.sin() * rotation.magnitude;
+  const std::vector<at::Tensor> half = x.chunk(2, -1);
+  return at::cat({half[0] * cos - half[1] * sin, half[1] * cos + half[0] * sin}, -1);
+}
+
+at::Tensor mean_rotation(const Rotation& rotation, int64_t first, int64_t count) {
+  const at::Tensor positions = at::arange(first, first + count, at::kDouble).unsqueeze(1);
+  const at::Tensor angles = positions * at::tensor(rotation.inverse);  // [count, head_dim / 2]
+  const at::Tensor cos = at::diag(angles.cos().mean(0)) * rotation.magnitude;
+  const at::Tensor sin = at::diag(angles.sin().mean(0)) * rotation.magnitude;
+  return at::cat({at::cat({cos, -sin}, 1), at::cat({sin, cos}, 1)}, 0);
+}
+
 void descend(std::vector<at::Tensor>& parameters, int64_t rows, const Descent& how, const RandomStream& draws,
              const std::function<at::Tensor(const at::Tensor& rows)>& loss) {
   constexpr double kBeta1 = 0.9;

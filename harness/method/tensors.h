@@ -8,6 +8,7 @@
 
 #include "harness/core/random.h"
 #include "harness/method/fitter.h"
+#include "harness/method/model_facts.h"
 
 namespace kvarena {
 
@@ -26,6 +27,11 @@ namespace kvarena {
 
 /// Rows of heads [rows, heads, head_dim] rotated by their positions [rows]; inverse [head_dim / 2], radians a position.
 [[nodiscard]] at::Tensor rotated(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inverse);
+
+/// Rows [.., n or 1, head_dim] rotated by `positions` [n], times the rotation's magnitude.
+[[nodiscard]] at::Tensor rotated(const Rotation& rotation, const at::Tensor& x, const at::Tensor& positions);
+/// Mean of the rotations of positions first .. first + count - 1, magnitude included: [head_dim, head_dim], in double.
+[[nodiscard]] at::Tensor mean_rotation(const Rotation& rotation, int64_t first, int64_t count);
 
 /// AdamW (Loshchilov and Hutter 2019) with decoupled weight decay, cosine learning rate and clipping of the gradient's
 /// norm at 1.

@@ -46,17 +46,6 @@ class ReachFitter final : public Fitter {
  private:
   static constexpr int64_t kDistances = 500;
 
-  /// x [.., rows or 1, head_dim] rotated by `positions` [rows], times the rotation's magnitude.
-  static at::Tensor rotated(const Rotation& rotation, const at::Tensor& x, const at::Tensor& positions) {
-    const at::Tensor angles = positions.unsqueeze(-1) * at::tensor(rotation.inverse);
-    const at::Tensor cos = angles.cos() * rotation.magnitude;
-    const at::Tensor sin = angles.sin() * rotation.magnitude;
-    const int64_t half = x.size(-1) / 2;
-    const at::Tensor a = x.narrow(-1, 0, half);
-    const at::Tensor b = x.narrow(-1, half, half);
-    return at::cat({a * cos - b * sin, b * cos + a * sin}, -1);
-  }
-
   /// Mean key before rotation, [kv_heads, head_dim].
   static at::Tensor mean_key(const LayerView& layer) {
     const Rotation& rotation = layer.model().rotation_of(layer.layer());

@@ -83,7 +83,7 @@ class ExpectedAttention final : public Scorer {
     if (first == layer.n()) return scores;
     const int64_t d = layer.head_dim();
     const int64_t count = layer.n() - first;
-    const at::Tensor turn = average_rotation(layer);
+    const at::Tensor turn = mean_rotation(layer.model().rotation_of(layer.layer()), layer.n(), future_);  // R
     const auto [plain_mean, plain_covariance] = fitted() ? fitted_moments(layer) : prompt_moments(layer);
     const at::Tensor mean = at::matmul(plain_mean, turn.t()).to(at::kFloat);
     const at::Tensor keys = layer.keys().narrow(1, first, count);  // [kv_heads, n, d]
@@ -124,17 +124,6 @@ class ExpectedAttention final : public Scorer {
     const FittedTensor& mean = weights->at("query_mean", {layer.layers(), layer.q_heads(), d});
     const FittedTensor& covariance = weights->at("query_cov", {layer.layers(), layer.q_heads(), d, d});
     return {tensor_of(mean)[layer.layer()].to(at::kDouble), tensor_of(covariance)[layer.layer()].to(at::kDouble)};
-  }
-
-  /// R, [head_dim, head_dim], in double.
-  at::Tensor average_rotation(const LayerView& layer) const {
-    const Rotation& rotation = layer.model().rotation_of(layer.layer());
-    const auto half = static_cast<int64_t>(rotation.inverse.size());
-    const at::Tensor positions = at::arange(layer.n(), layer.n() + future_, at::kDouble).unsqueeze(1);
-    const at::Tensor angles = positions * doubles(rotation.inverse, {half});  // [future, head_dim / 2]
-    const at::Tensor cos = at::diag(angles.cos().mean(0)) * rotation.magnitude;
-    const at::Tensor sin = at::diag(angles.sin().mean(0)) * rotation.magnitude;
-    return at::cat({at::cat({cos, -sin}, 1), at::cat({sin, cos}, 1)}, 0);
   }
 
   int64_t sinks_ = 4;

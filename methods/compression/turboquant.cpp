@@ -3,7 +3,7 @@
 #include <numbers>
 
 #include "harness/cache/codec_side_data.h"
-#include "harness/core/random.h"
+#include "harness/core/normal_draws.h"
 #include "harness/method/codec.h"
 
 namespace kvarena {
@@ -108,13 +108,7 @@ class Sketch final : public CodecSideData {
     return std::sqrt(std::numbers::pi_v<float> / 2) / std::sqrt(static_cast<float>(projection_->size()));
   }
   static std::shared_ptr<const std::vector<float>> gaussian(int64_t d, uint64_t seed) {
-    const RandomStream stream(seed, "turboquant sketch");
-    auto matrix = std::make_shared<std::vector<float>>(static_cast<size_t>(d * d));
-    for (size_t i = 0; i < matrix->size(); ++i) {
-      const double radius = std::sqrt(-2 * std::log1p(-stream.uniform(2 * i)));
-      (*matrix)[i] = static_cast<float>(radius * std::cos(2 * std::numbers::pi * stream.uniform(2 * i + 1)));
-    }
-    return matrix;
+    return std::make_shared<std::vector<float>>(draw_normal(d * d, RandomStream(seed, "turboquant sketch")));
   }
 
   RowTransformPtr rotation_;

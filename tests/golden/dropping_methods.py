@@ -11,7 +11,8 @@ case names the method's settings and holds the kept positions of each layer and 
 number.
 
 kvpress's own presses: StreamingLLM, SnapKV, ObservedAttention, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV,
-CriticalKV. Where kvpress has no such method, or departs from the authors, the rule of the paper or of the authors'
+CriticalKV, CUR, Cap, Compactor and its two parts, SimLayerKV; where they draw normal numbers, they get those of
+harness/core/normal_draws.h. Where kvpress has no such method, or departs from the authors, the rule of the paper or of the authors'
 code is restated here in float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo,
 Scissorhands, Keyformer without noise and with noise of harness/core/random.h, SnapKV with other poolings and
 reductions, Ada-KV in the authors' form, LagKV in the authors' form, FastGen's sets without token classes, the oracle
@@ -25,16 +26,20 @@ float32 and float64 and so hangs on rounding; a null among the heads of the tiny
 
 import functools
 import hashlib
+import itertools
 import json
 import pathlib
 import sys
+from unittest import mock
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from by_method import write_prompts
-from kvpress import (AdaKVPress, BlockPress, ChunkKVPress, ChunkPress, CriticalKVPress, KeyDiffPress, KnormPress,
-                     LagKVPress, ObservedAttentionPress, PyramidKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
-from random_stream import draw, mix
+from kvpress import (AdaKVPress, BlockPress, CapPress, ChunkKVPress, ChunkPress, CompactorPress, CriticalKVPress,
+                     CURPress, KeyDiffPress, KnormPress, LagKVPress, LeverageScorePress, NonCausalAttnPress,
+                     ObservedAttentionPress, PyramidKVPress, SimLayerKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
+from random_stream import draw, mix, uniform
 from tiny_model import tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.cache_utils import DynamicCache
@@ -68,6 +73,8 @@ class Prompt:
             out = model(torch.tensor([ids]), output_attentions=True, use_cache=True)
         for hook in hooks:
             hook.remove()
+        for layer in model.model.layers:
+            layer.self_attn.rotary_emb = model.model.rotary_emb
         self.calls, self.n = calls, len(ids)
         self.first_token = out.logits[0, -1].argmax().item()
         self.attention = [a[0].double() for a in out.attentions]  # [q_heads, n, n] a layer
@@ -101,6 +108,44 @@ def by_press(prompt, press, keep):
             same = (out[0].unsqueeze(2) == keys[0].unsqueeze(1)).all(-1)  # [kv_heads, kept, n]
             assert (same.sum(-1) == 1).all()
             kept.append([sorted(row.int().argmax(-1).tolist()) for row in same])
+    return kept
+
+
+def normals(purpose, sizes):
+    """harness/core/normal_draws.h: RandomStream(0, purpose)."""
+    draws = uniform(0, purpose, 2 * int(np.prod(sizes)))
+    flat = np.sqrt(-2 * np.log1p(-draws[0::2])) * np.cos(2 * np.pi * draws[1::2])
+    return torch.tensor(flat.astype(np.float32)).view(sizes)
+
+
+def by_drawing_press(prompt, press, keep, purpose):
+    """by_press() with our normal numbers, one stream a layer where `purpose` has room for its number."""
+    layer = itertools.count()
+    ours = lambda *sizes, **_: normals(purpose.format(layer=next(layer)), sizes)
+    with mock.patch("torch.randn", ours):
+        return by_press(prompt, press, keep)
+
+
+def without_ties(prompt, press, keep):
+    """by_press() of a ScorerPress, None for a head whose last entry kept scores like the first one dropped."""
+    kept = by_press(prompt, press, keep)
+    for layer, (module, kwargs) in enumerate(prompt.calls):
+        with torch.no_grad():
+            scores = press.score(module, kwargs["hidden_states"], prompt.keys[layer], prompt.values[layer], None, kwargs)
+        ordered, count = scores[0].sort(descending=True).values, int(prompt.n * keep)
+        tied = ordered[:, count - 1] - ordered[:, count] < 1e-6 * (ordered[:, 0] - ordered[:, -1])
+        kept[layer] = [None if tie else row for tie, row in zip(tied, kept[layer])]
+    return kept
+
+
+def simlayerkv(prompt, threshold):
+    press, kept = SimLayerKVPress(lazy_threshold=threshold, n_last=2, n_recent=24, n_initial=4), []
+    for layer, (module, kwargs) in enumerate(prompt.calls):
+        keys = prompt.keys[layer]
+        with torch.no_grad():
+            out, _ = press.compress(module, kwargs["hidden_states"], keys, prompt.values[layer], None, kwargs)
+        same = (out[0].unsqueeze(2) == keys[0].unsqueeze(1)).all(-1)
+        kept.append([row.int().argmax(-1).tolist() for row in same])
     return kept
 
 
@@ -475,6 +520,24 @@ def cases(prompt, keep, forced):
         yield {"name": "keydiff", "prefill_block": 16}, by_press(prompt, BlockPress(KeyDiffPress(), 16), keep), None
         yield ({"name": "keydiff", "decode_interval": 6, "decode_tokens": 20},
                *decode_at_intervals(prompt, KeyDiffPress(), keep, 6, 20, forced))
+        yield {"name": "curdkv"}, by_press(prompt, CURPress(), keep), None
+        yield ({"name": "curdkv", "leverage": "mean", "window": 0, "sinks": 2, "sketch": 20},
+               by_drawing_press(prompt, CURPress(num_sinks=2, leverage_type="kv_avg", use_local_approximation=False,
+                                                 use_random_leverage=True), keep, "curdkv"), None)
+        yield {"name": "capkv"}, by_press(prompt, CapPress(), keep), None
+        yield ({"name": "capkv", "tau": 2, "future": 40, "sinks": 6},
+               by_press(prompt, CapPress(tau=2.0, n_future_positions=40, n_sink=6), keep), None)
+        yield ({"name": "compactor", "blending": 1 - keep, "chunk": 32, "sketch": 8},
+               by_drawing_press(prompt, CompactorPress(chunk_size=32, sketch_dimension=8), keep, "compactor/{layer}"),
+               None)
+        parts = {"name": "compactor", "sinks": 0, "recent": 0}
+        yield (parts | {"part": "leverage"},
+               by_drawing_press(prompt, LeverageScorePress(), keep, "compactor/{layer}"), None)
+        yield (parts | {"part": "attention", "chunk": 25},
+               without_ties(prompt, NonCausalAttnPress(chunk_size=25), keep), None)
+        threshold = {0.75: 0.2, 0.5: 0.28, 0.25: 0.4}[keep]
+        yield ({"name": "simlayerkv", "threshold": threshold, "last": 2, "recent": 24},
+               simlayerkv(prompt, threshold), None)
     budget = int(prompt.n * keep)
     yield {"name": "h2o"}, *decode(prompt, H2o(budget), forced)
     yield {"name": "tova"}, *decode(prompt, Tova(budget), forced)
@@ -487,7 +550,7 @@ def cases(prompt, keep, forced):
 
 
 def budgeted(spec, keep):
-    return spec if "recovery" in spec else spec | {"keep": keep}
+    return spec if "recovery" in spec or "threshold" in spec else spec | {"keep": keep}
 
 
 def mask(row):

@@ -46,6 +46,7 @@ inline const std::string& drafting_model() {
 inline json active_settings(const MethodEntry& entry) {
   json spec = {{"name", entry.info.name}};
   if (entry.info.name == "infllm") spec.update({{"init", 8}, {"local", 64}, {"block", 16}, {"topk", 4}, {"exec", 32}});
+  if (entry.info.name == "simlayerkv") spec.update({{"threshold", 0.01}, {"recent", 100}});
   for (const ParameterInfo& parameter : entry.parameters()) {
     if (parameter.name == "keep") spec["keep"] = 0.5;
     if (parameter.name == "draft_model") spec["draft_model"] = drafting_model();
