@@ -89,6 +89,7 @@ void DroppingMethod::parameters(ParameterVisitor& p) {
     p("positions", positions_)
         .one_of({"orig", "renumber"})
         .doc("keys keep their rotation, or are turned to their places in the shortened cache");
+    merging_.parameters(p);
   }
   part_->parameters(p);
 }
@@ -128,6 +129,7 @@ void DroppingMethod::drop_others(LayerContext& layer, const KeptEntries& kept, D
   }
   layer.activity.entries_dropped += dropped;
   if (dropped == 0) return;
+  if (merging_.active()) merging_.apply(tail, kept);
   tail.keep(kept);
   if (positions_ == "orig") return;
   KVARENA_ASSERT(layer.model != nullptr && state != nullptr, "renumbered positions need the model's rotation");

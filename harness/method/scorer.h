@@ -13,6 +13,7 @@
 #include "harness/method/budget.h"
 #include "harness/method/budget_rule.h"
 #include "harness/method/layer_view.h"
+#include "harness/method/merging.h"
 #include "harness/method/part_method.h"
 #include "harness/method/registry.h"
 #include "harness/method/selection.h"
@@ -136,6 +137,7 @@ class DroppingMethod final : public PartMethod<Scorer> {
   Budget budget_;
   UserProtection protection_;
   Nested<BudgetRule> rule_;
+  Merging merging_;
   std::optional<int64_t> prefill_chunk_;
   std::optional<int64_t> prefill_block_;
   std::optional<int64_t> decode_interval_;

@@ -11,9 +11,9 @@ case names the method's settings and holds the kept positions of each layer and 
 number.
 
 kvpress's own presses: StreamingLLM, SnapKV, ObservedAttention, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV,
-CriticalKV, CUR, Cap, Compactor and its two parts, SimLayerKV; where they draw normal numbers, they get those of
-harness/core/normal_draws.h. Where kvpress has no such method, or departs from the authors, the rule of the paper or of the authors'
-code is restated here in float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo,
+CriticalKV, CUR, Cap, Compactor and its two parts, EntropyGatedChunkKV, SimLayerKV; where they draw normal numbers, they
+get those of harness/core/normal_draws.h. Where kvpress has no such method, or departs from the authors, the rule of the
+paper or of the authors' code is restated here in float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo,
 Scissorhands, Keyformer without noise and with noise of harness/core/random.h, SnapKV with other poolings and
 reductions, Ada-KV in the authors' form, LagKV in the authors' form, FastGen's sets without token classes, the oracle
 from the library's own greedy continuation. Restated decode steps really remove entries from the library's cache, head
@@ -37,7 +37,7 @@ import torch
 import torch.nn.functional as F
 from by_method import write_prompts
 from kvpress import (AdaKVPress, BlockPress, CapPress, ChunkKVPress, ChunkPress, CompactorPress, CriticalKVPress,
-                     CURPress, KeyDiffPress, KnormPress, LagKVPress, LeverageScorePress, NonCausalAttnPress,
+                     CURPress, EntropyGatedChunkKVPress, KeyDiffPress, KnormPress, LagKVPress, LeverageScorePress, NonCausalAttnPress,
                      ObservedAttentionPress, PyramidKVPress, SimLayerKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
 from random_stream import draw, mix, uniform
 from tiny_model import tiny_model
@@ -535,6 +535,11 @@ def cases(prompt, keep, forced):
                by_drawing_press(prompt, LeverageScorePress(), keep, "compactor/{layer}"), None)
         yield (parts | {"part": "attention", "chunk": 25},
                without_ties(prompt, NonCausalAttnPress(chunk_size=25), keep), None)
+        yield ({"name": "chunkkv", "scorer": {"name": "knorm"}, "chunk_size": 10, "spiky": 4},
+               by_press(prompt, EntropyGatedChunkKVPress(KnormPress()), keep), None)
+        yield ({"name": "chunkkv", "scorer": {"name": "keydiff"}, "chunk_size": 7, "spiky": 2},
+               by_press(prompt, EntropyGatedChunkKVPress(KeyDiffPress(), chunk_length=7, low_entropy_chunk_length=2), keep),
+               None)
         threshold = {0.75: 0.2, 0.5: 0.28, 0.25: 0.4}[keep]
         yield ({"name": "simlayerkv", "threshold": threshold, "last": 2, "recent": 24},
                simlayerkv(prompt, threshold), None)
