@@ -86,6 +86,10 @@ void DroppingMethod::parameters(ParameterVisitor& p) {
         .doc("read the prompt in blocks of so many, back to the budget after each");
     p("decode_interval", decode_interval_).min(1).doc("while decoding, compress whenever so many entries were added");
     p("decode_tokens", decode_tokens_).min(1).doc("to so many entries a head; absent: to the prompt's budget");
+    p("decode_keep", decode_keep_)
+        .min(0)
+        .max(1)
+        .doc("to this fraction of all tokens so far, in place of decode_tokens");
     p("positions", positions_)
         .one_of({"orig", "renumber"})
         .doc("keys keep their rotation, or are turned to their places in the shortened cache");
@@ -109,6 +113,8 @@ void DroppingMethod::check(const std::string& place, std::vector<std::string>& p
     refuse(".prefill_block", "a scorer of hidden states", "one whose scores follow each head's own entries");
   }
   if (decode_tokens_ && !decode_interval_) refuse(".decode_tokens", "no decode_interval", "both");
+  if (decode_keep_ && !decode_interval_) refuse(".decode_keep", "no decode_interval", "both");
+  if (decode_keep_ && decode_tokens_) refuse(".decode_keep", "decode_tokens beside it", "one of the two");
 }
 
 Needs DroppingMethod::needs() const {
@@ -318,6 +324,12 @@ void DroppingMethod::after_append(LayerContext& layer) const {
   drop_others(layer, best(views, score(views, share_of(layer)), std::move(budgets)), state);
 }
 
+std::optional<int64_t> DroppingMethod::decode_target(const EntrySegment& tail) const {
+  if (!decode_keep_) return decode_tokens_;
+  const int64_t seen = tail.position(0, tail.entries(0) - 1) + 1;
+  return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(seen) * *decode_keep_ + 1e-9));
+}
+
 /// kvpress's DecodingPress: every so many entries the whole cache is compressed by the newest queries' view of it.
 /// Heads keep their shares of the budget.
 void DroppingMethod::compress_interval(LayerContext& layer) const {
@@ -329,12 +341,13 @@ void DroppingMethod::compress_interval(LayerContext& layer) const {
   newest.window = static_cast<int64_t>(state->queries.size()) / (shape.q_heads * shape.head_dim);
   newest.window_queries.assign(state->queries.begin(), state->queries.end());
   const std::vector<LayerView> views = views_of(layer, &newest);
-  const double share = decode_tokens_ ? static_cast<double>(*decode_tokens_) : share_of(layer);
+  const std::optional<int64_t> target = decode_target(tail);
+  const double share = target ? static_cast<double>(*target) : share_of(layer);
   LayerScores scores = score(views, share);
   HeadBudgets budgets(state->capacities.begin(), state->capacities.end());
   const int64_t even = Division{.share = share_of(layer), .layers = {}}.capacity();
   for (int64_t& budget : budgets) {
-    if (decode_tokens_) budget = std::max<int64_t>(1, budget * *decode_tokens_ / even);
+    if (target) budget = std::max<int64_t>(1, budget * *target / even);
   }
   drop_others(layer, best(views, std::move(scores), std::move(budgets)), state);
   state->compressed = tail.entries(0);

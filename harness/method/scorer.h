@@ -131,6 +131,8 @@ class DroppingMethod final : public PartMethod<Scorer> {
   [[nodiscard]] std::vector<KeptEntries> by_blocks(std::span<LayerContext> layers,
                                                    std::span<const LayerObservations> seen, double share,
                                                    std::vector<HeadBudgets>& budgets) const;
+  /// Entries that a head keeps of `tail` while decoding, before the rule's shares; none: as many as of the prompt.
+  [[nodiscard]] std::optional<int64_t> decode_target(const EntrySegment& tail) const;
   void compress_interval(LayerContext& layer) const;
 
   std::string name_;
@@ -142,6 +144,7 @@ class DroppingMethod final : public PartMethod<Scorer> {
   std::optional<int64_t> prefill_block_;
   std::optional<int64_t> decode_interval_;
   std::optional<int64_t> decode_tokens_;
+  std::optional<double> decode_keep_;
   std::string positions_ = "orig";
 };
 

@@ -422,7 +422,7 @@ def snapkv_chunks(prompt, keep, chunk):
 
 
 def decode_at_intervals(prompt, press, keep, interval, target, forced):
-    """kvpress's PrefillDecodingPress, its two halves called by hand."""
+    """kvpress's PrefillDecodingPress, its two halves called by hand; target(tokens so far)."""
     positions = by_press(prompt, press, keep)
     first = [[list(row) for row in layer] for layer in positions]
     cache = DynamicCache()
@@ -437,10 +437,11 @@ def decode_at_intervals(prompt, press, keep, interval, target, forced):
             for row in positions[layer]:
                 row.append(prompt.n + step)
             held = cache.layers[layer]
-            if (step + 1) % interval or held.keys.shape[2] <= target:
+            count = target(prompt.n + step + 1)
+            if (step + 1) % interval or held.keys.shape[2] <= count:
                 continue
             scores = press.score(prompt.calls[layer][0], None, held.keys, held.values, None, {})
-            index = scores.topk(target, dim=-1).indices.sort(dim=-1).values
+            index = scores.topk(count, dim=-1).indices.sort(dim=-1).values
             wide = index.unsqueeze(-1).expand(-1, -1, -1, held.keys.shape[-1])
             held.keys, held.values = held.keys.gather(2, wide), held.values.gather(2, wide)
             positions[layer] = [[row[i] for i in list(kept)] for row, kept in zip(positions[layer], index[0].tolist())]
@@ -519,7 +520,9 @@ def cases(prompt, keep, forced):
         yield SNAP | {"prefill_chunk": 50}, snapkv_chunks(prompt, keep, 50), None
         yield {"name": "keydiff", "prefill_block": 16}, by_press(prompt, BlockPress(KeyDiffPress(), 16), keep), None
         yield ({"name": "keydiff", "decode_interval": 6, "decode_tokens": 20},
-               *decode_at_intervals(prompt, KeyDiffPress(), keep, 6, 20, forced))
+               *decode_at_intervals(prompt, KeyDiffPress(), keep, 6, lambda _: 20, forced))
+        yield ({"name": "keydiff", "decode_interval": 8, "decode_keep": 0.25},
+               *decode_at_intervals(prompt, KeyDiffPress(), keep, 8, lambda n: int(n * 0.25), forced))
         yield {"name": "curdkv"}, by_press(prompt, CURPress(), keep), None
         yield ({"name": "curdkv", "leverage": "mean", "window": 0, "sinks": 2, "sketch": 20},
                by_drawing_press(prompt, CURPress(num_sinks=2, leverage_type="kv_avg", use_local_approximation=False,

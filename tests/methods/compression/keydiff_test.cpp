@@ -20,7 +20,7 @@ TEST(KeyDiff, KeepsKeysThatPointElsewhere) {
   EXPECT_EQ(directions(2), (List{0, 2}));
 }
 
-TEST(KeyDiff, KeepsWhatKvpressKeeps) { testing::expect_golden_entries("keydiff", 9); }
+TEST(KeyDiff, KeepsWhatKvpressKeeps) { testing::expect_golden_entries("keydiff", 12); }
 
 }  // namespace
 }  // namespace kvarena
