@@ -105,7 +105,7 @@ TEST(Papers, AnItemForAGpuIsNotRunOnTheCpuWithoutAWord) {
 TEST(Papers, AnItemThatIsCoveredInPartSaysHowMuch) {
   const Finished finished = run_kvarena({"papers", "vericache/figure13"});
   ASSERT_EQ(finished.code, 0) << finished.err;
-  EXPECT_TRUE(contains(finished.out, "3 of 4 panels, runnable here")) << finished.out;
+  EXPECT_TRUE(contains(finished.out, "5 of 8 printed values, runnable here")) << finished.out;
 }
 
 TEST(Papers, WhatIsMissingIsFetchedOnce) {
