@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "harness/core/error.h"
+#include "harness/method/registration.h"
 #include "kernels/top_k/top_k.h"
 
 namespace kvarena {
@@ -19,17 +19,9 @@ using nlohmann::json;
 int64_t floor_of(double entries) { return static_cast<int64_t>(std::floor(entries + 1e-9)); }
 int64_t ceiling_of(double entries) { return static_cast<int64_t>(std::ceil(entries - 1e-9)); }
 
-std::vector<HeadBudgets> equal_division(const Division& division) {
-  std::vector<HeadBudgets> budgets;
-  for (const LayerScores& layer : division.layers) budgets.emplace_back(layer.heads.size(), division.capacity());
-  return budgets;
-}
-
-bool fits(const Division& division) { return division.longest() <= division.capacity(); }
-
 class Uniform final : public BudgetRule {
  public:
-  std::vector<HeadBudgets> divide(const Division& division) const override { return equal_division(division); }
+  std::vector<HeadBudgets> divide(const Division& division) const override { return division.equal(); }
 };
 
 /// A layer's own share, relative to the mean of the list: {0.4, 0.2} of keep 0.3 keeps 0.4 and 0.2 of the entries.
@@ -44,8 +36,8 @@ class Layers final : public BudgetRule {
             .found = fmt::format("{} shares", shares_.size()),
             .expected = fmt::format("one for each of the {} layers", division.layers.size())});
     }
-    std::vector<HeadBudgets> budgets = equal_division(division);
-    if (fits(division)) return budgets;
+    std::vector<HeadBudgets> budgets = division.equal();
+    if (division.fits()) return budgets;
     const double mean = std::accumulate(shares_.begin(), shares_.end(), 0.0) / static_cast<double>(shares_.size());
     for (size_t layer = 0; layer < budgets.size(); ++layer) {
       const int64_t own = std::max<int64_t>(1, floor_of(division.share * shares_[layer] / mean));
@@ -72,8 +64,8 @@ class Pyramid final : public BudgetRule {
     p("form", form_).one_of({"kvpress", "authors"}).doc("real numbers as in kvpress, or the authors' integers");
   }
   std::vector<HeadBudgets> divide(const Division& division) const override {
-    std::vector<HeadBudgets> budgets = equal_division(division);
-    if (fits(division)) return budgets;
+    std::vector<HeadBudgets> budgets = division.equal();
+    if (division.fits()) return budgets;
     const int64_t window = division.layers.front().protection.recent;
     const auto layers = static_cast<int64_t>(budgets.size());
     for (int64_t layer = 0; layer < layers; ++layer) {
@@ -131,9 +123,10 @@ class Competition final : public BudgetRule {
     p("floor", floor_).min(0).max(1).doc("fraction of an equal budget that every head is sure of");
     p("form", form_).one_of({"kvpress", "authors"}).doc("how the floor enters: see the rule's comment");
   }
+  bool by_layer() const override { return scope_ == Scope::layer; }
   std::vector<HeadBudgets> divide(const Division& division) const override {
-    std::vector<HeadBudgets> budgets = equal_division(division);
-    if (fits(division)) return budgets;
+    std::vector<HeadBudgets> budgets = division.equal();
+    if (division.fits()) return budgets;
     if (scope_ == Scope::cache) {
       compete(division, division.layers, budgets);
       return budgets;
@@ -210,34 +203,28 @@ class Competition final : public BudgetRule {
   std::string form_ = "kvpress";
 };
 
-struct Entry {
-  const char* name;
-  const char* summary;
-  std::unique_ptr<BudgetRule> (*create)();
-};
-
-constexpr std::array<Entry, 5> kRules = {{
-    {"uniform", "the same number for every head of every layer",
-     [] { return std::unique_ptr<BudgetRule>(std::make_unique<Uniform>()); }},
-    {"layers", "a share for each layer, from a list",
-     [] { return std::unique_ptr<BudgetRule>(std::make_unique<Layers>()); }},
-    {"pyramid", "fewer entries the deeper the layer",
-     [] { return std::unique_ptr<BudgetRule>(std::make_unique<Pyramid>()); }},
-    {"heads", "the heads of a layer compete for its entries, each with a floor",
-     [] { return std::unique_ptr<BudgetRule>(std::make_unique<Competition>(Competition::Scope::layer, 0.2)); }},
-    {"global", "all heads of all layers compete",
-     [] { return std::unique_ptr<BudgetRule>(std::make_unique<Competition>(Competition::Scope::cache, 0.0)); }},
-}};
+/// Rules that configs name: those of this file, and behind them those of plugins.
+std::vector<detail::BudgetRuleEntry>& rules() {
+  using Scope = Competition::Scope;
+  static std::vector<detail::BudgetRuleEntry> all = {
+      {"uniform", "the same number for every head of every layer", [] { return std::make_unique<Uniform>(); }},
+      {"layers", "a share for each layer, from a list", [] { return std::make_unique<Layers>(); }},
+      {"pyramid", "fewer entries the deeper the layer", [] { return std::make_unique<Pyramid>(); }},
+      {"heads", "the heads of a layer compete for its entries, each with a floor",
+       [] { return std::make_unique<Competition>(Scope::layer, 0.2); }},
+      {"global", "all heads of all layers compete", [] { return std::make_unique<Competition>(Scope::cache, 0.0); }}};
+  return all;
+}
 
 }  // namespace
 
 std::unique_ptr<BudgetRule> BudgetRule::build(const json& spec, const std::string& place,
                                               std::vector<std::string>& problems) {
   const auto name = spec.value("name", "");
-  const auto entry = std::ranges::find_if(kRules, [&](const Entry& rule) { return name == rule.name; });
-  if (entry == kRules.end()) {
+  const auto entry = std::ranges::find(rules(), name, &detail::BudgetRuleEntry::name);
+  if (entry == rules().end()) {
     std::vector<std::string> names;
-    for (const Entry& rule : kRules) names.emplace_back(rule.name);
+    for (const detail::BudgetRuleEntry& rule : rules()) names.push_back(rule.name);
     problems.push_back(describe({.place = place + ".name",
                                  .found = fmt::format("\"{}\"", name),
                                  .expected = fmt::format("one of: {}", fmt::join(names, ", ")),
@@ -247,8 +234,22 @@ std::unique_ptr<BudgetRule> BudgetRule::build(const json& spec, const std::strin
   auto rule = entry->create();
   const auto found = read_parameters(spec, place, [&](ParameterVisitor& p) { rule->parameters(p); });
   problems.insert(problems.end(), found.begin(), found.end());
+  if (found.empty()) rule->check(place, problems);
   return rule;
 }
+
+namespace detail {
+
+void add_budget_rule(const std::filesystem::path& plugin, BudgetRuleEntry rule) {
+  if (std::ranges::find(rules(), rule.name, &BudgetRuleEntry::name) != rules().end()) {
+    fail({.place = plugin.string(),
+          .found = fmt::format("a budget rule \"{}\", a name that is taken", rule.name),
+          .expected = "names that no other rule has"});
+  }
+  rules().push_back(std::move(rule));
+}
+
+}  // namespace detail
 
 int64_t Division::capacity() const { return std::max<int64_t>(1, floor_of(share)); }
 
@@ -260,9 +261,15 @@ int64_t Division::longest() const {
   return static_cast<int64_t>(longest);
 }
 
+std::vector<HeadBudgets> Division::equal() const {
+  std::vector<HeadBudgets> budgets;
+  for (const LayerScores& layer : layers) budgets.emplace_back(layer.heads.size(), capacity());
+  return budgets;
+}
+
 std::vector<BudgetRuleInfo> budget_rules() {
   std::vector<BudgetRuleInfo> infos;
-  for (const Entry& entry : kRules) {
+  for (const detail::BudgetRuleEntry& entry : rules()) {
     const auto rule = entry.create();
     infos.push_back({.name = entry.name,
                      .summary = entry.summary,

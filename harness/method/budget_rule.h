@@ -31,6 +31,10 @@ struct Division {
   [[nodiscard]] int64_t capacity() const;
   /// Entries of the longest head.
   [[nodiscard]] int64_t longest() const;
+  /// Equal division: capacity() for every head of every layer.
+  [[nodiscard]] std::vector<HeadBudgets> equal() const;
+  /// Whether every head fits the equal division, which is then kept.
+  [[nodiscard]] bool fits() const { return longest() <= capacity(); }
 };
 
 class BudgetRule {
@@ -41,6 +45,10 @@ class BudgetRule {
   [[nodiscard]] static std::unique_ptr<BudgetRule> build(const nlohmann::json& settings, const std::string& place,
                                                          std::vector<std::string>& problems);
   virtual void parameters(ParameterVisitor& /*p*/) {}
+  /// Checks over several parameters; messages start with `place`.
+  virtual void check(const std::string& /*place*/, std::vector<std::string>& /*problems*/) const {}
+  /// Whether a layer's budgets follow from its own scores alone, so that layers can be compressed one by one.
+  [[nodiscard]] virtual bool by_layer() const { return true; }
   /// Budgets of each layer's heads, at least 1 each; may exceed what a head holds. Budgets of a cache whose heads fit
   /// the equal division are those of the equal division, so that decoding up to the budget drops nothing.
   [[nodiscard]] virtual std::vector<HeadBudgets> divide(const Division& division) const = 0;

@@ -92,7 +92,7 @@ class DroppingMethod final : public PartMethod<Scorer> {
   void check(const std::string& place, std::vector<std::string>& problems) const override;
   [[nodiscard]] Needs needs() const override;
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
-  [[nodiscard]] bool compresses_by_layer() const override { return rule_.name() != "global"; }
+  [[nodiscard]] bool compresses_by_layer() const override { return rule_->by_layer(); }
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
   void after_append(LayerContext& layer) const override;
   [[nodiscard]] bool only_compresses() const override { return !acts_while_decoding(); }

@@ -86,7 +86,7 @@ class Channel:
 
 
 def load(file):
-    """The scorers, codecs, retrievers and engines that the file defines or lists as METHODS, by name, and its __version__."""
+    """What the file defines of methods.KINDS or lists as METHODS, by name, and its __version__."""
     file = pathlib.Path(file)
     sys.path.insert(0, str(file.parent))
     name = "plugin " + file.stem  # no other module's
@@ -102,7 +102,8 @@ def load(file):
             found[description["name"]] = (value, description)
     if not found:
         raise ImportError(
-            "no method in it; expected a function with @kvarena.scorer or a subclass of kvarena.Scorer, Codec or Retriever"
+            "no method in it; expected a function with @kvarena.scorer or @kvarena.budget_rule, or a subclass of "
+            "kvarena.Scorer, Codec, Retriever or BudgetRule"
         )
     return found, str(getattr(module, "__version__", ""))
 
@@ -127,9 +128,11 @@ def make(classes, name, settings, made):
 
 def facts(method):
     """What a scorer reads and protects; how a codec's bytes are counted, and what it leaves in 16 bits; what a retriever
-    always attends to. Nothing of an engine."""
+    always attends to; how much of a cache a budget rule sees. Nothing of an engine."""
     if isinstance(method, methods.Engine):
         return {}
+    if isinstance(method, methods.BudgetRule):
+        return {"whole_cache": bool(method.whole_cache)}
     if isinstance(method, methods.Codec):
         found = {"bits": float(method.bits), "block": int(method.block), "residual": int(method.residual)}
         if not 0 < found["bits"] <= 32 or found["block"] < 1 or found["residual"] < 0:
@@ -182,11 +185,17 @@ def select(retriever, request, channel):
     return channel.write([checked(scores, "score()", shape, "[kv_heads, n] or [q_heads, n]")], shape)
 
 
+def divide(rule, request, channel):
+    budgets = rule.divide(methods.Division(request, channel.array))
+    shape = [request["layers"], request["kv_heads"]]
+    return channel.write([checked(budgets, "divide()", shape, "[layers, kv_heads]")], shape)
+
+
 def reply(engine, request, channel):
     return engine.answer(request, channel)
 
 
-ACTS = {"score": score, "code": code, "select": select, "answer": reply}
+ACTS = {"score": score, "code": code, "select": select, "divide": divide, "answer": reply}
 
 
 def answer(classes, request, channel, made):

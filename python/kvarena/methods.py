@@ -1,4 +1,4 @@
-"""What a method's author writes: a scorer, as a function or as a class; a codec or a retriever, as a class.
+"""What a method's author writes: a scorer or a budget rule, as a function or as a class; a codec or a retriever, as a class.
 
     @kvarena.scorer(paper="arXiv:2406.11430")
     def l2_norm(layer):
@@ -22,18 +22,31 @@ class Range:
         self.max = max
 
 
-class Entries:
-    """Entries of one layer as arrays: torch tensors where the plugin imported torch, numpy arrays elsewhere. They lie in
-    shared memory, are made when first asked for, and hold until the method returns."""
+class Lent:
+    """Arrays that lie in shared memory, torch tensors where the plugin imported torch, numpy arrays elsewhere. They are made
+    when first asked for, and hold until the method returns."""
+
+    def __init__(self, source):
+        self._source = source
+        self._arrays = {}
+
+    def _array(self, name, argument=0):
+        key = (name, argument)
+        if key not in self._arrays:
+            self._arrays[key] = self._source(name, argument)
+        return self._arrays[key]
+
+
+class Entries(Lent):
+    """Entries of one layer."""
 
     def __init__(self, facts, source):
+        super().__init__(source)
         self.layer = facts["layer"]  # this one's number
         self.layers = facts["layers"]
         self.n = facts["n"]  # entries of a head
         self.kv_heads = facts["kv_heads"]
         self.head_dim = facts["head_dim"]
-        self._source = source
-        self._arrays = {}
 
     @property
     def keys(self):
@@ -59,12 +72,6 @@ class Entries:
     def rotation_magnitude(self):
         """Factor on cosine and sine."""
         return float(self._array("rotation_magnitude")[0])
-
-    def _array(self, name, argument=0):
-        key = (name, argument)
-        if key not in self._arrays:
-            self._arrays[key] = self._source(name, argument)
-        return self._arrays[key]
 
 
 class Grouped(Entries):
@@ -142,6 +149,32 @@ class Layer(Grouped):
         return self._array("future_attention" if name == "future" else name)
 
 
+class Division(Lent):
+    """A budget to divide among heads: those of one layer, or of all where the rule says `whole_cache = True`."""
+
+    def __init__(self, facts, source):
+        super().__init__(source)
+        self.share = facts["share"]  # entries a head on average, before rounding: keep * n
+        self.capacity = facts["capacity"]  # of a head under equal division: the share rounded down, at least 1
+        self.first_layer = facts["first_layer"]  # number of the first layer here
+        self.layers = facts["layers"]  # how many are here
+        self.depth = facts["depth"]  # how many the model has
+        self.kv_heads = facts["kv_heads"]
+        self.n = facts["n"]  # entries of the longest head
+        self.sinks = facts["sinks"]  # first entries of a head that stay whatever their score
+        self.recent = facts["recent"]  # last ones
+
+    @property
+    def scores(self):
+        """Scores of entries, [layers, kv_heads, n]; minus infinity behind the last entry of a head that holds fewer."""
+        return self._array("scores")
+
+    @property
+    def entries(self):
+        """How many each head holds: [layers, kv_heads], int64."""
+        return self._array("entries")
+
+
 class Method:
     """A subclass's parameters are those of its __init__, with defaults: they appear in configs, in `kvarena methods NAME`
     and in error messages."""
@@ -201,6 +234,17 @@ class Retriever(Method):
         raise NotImplementedError
 
 
+class BudgetRule(Method):
+    """Divides a budget among heads, under any scorer: {"name": "snapkv", "keep": 0.25, "budget_rule": {"name": ...}}."""
+
+    whole_cache = False  # layers are seen together; else one by one, each before the next one is computed
+
+    def divide(self, division):
+        """Entries that each head may hold, [layers, kv_heads], whole numbers from 1 on. Asked only where some head holds
+        more than the equal division."""
+        raise NotImplementedError
+
+
 class Engine(Method):
     """A model that answers requests by itself, beside the program's own engine; the program has one such file."""
 
@@ -209,7 +253,30 @@ class Engine(Method):
         raise NotImplementedError
 
 
-KINDS = (Scorer, Codec, Retriever, Engine)
+KINDS = (Scorer, Codec, Retriever, BudgetRule, Engine)
+
+
+def _of_function(kind, act, function, said, attributes):
+    """A subclass of `kind` whose method `act` is the function, and whose parameters are the function's beside the first."""
+    known = {key for cls in (Method, kind) for key in vars(cls) if not key.startswith("_")} - {act}
+    for key in attributes:
+        if key not in known:
+            raise TypeError(f"kvarena.{_snake(kind.__name__)} has no {key}; it has {', '.join(sorted(known))}")
+    parameters = [p for p in inspect.signature(function).parameters.values()][1:]
+
+    def __init__(self, **settings):
+        self._settings = {p.name: p.default for p in parameters} | settings
+        for key, value in attributes.items():
+            setattr(self, key, self._settings[value] if isinstance(value, str) else value)
+
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    __init__.__signature__ = inspect.Signature([own] + parameters)
+    own_facts = {"__init__": __init__, "__doc__": function.__doc__, "__module__": function.__module__}
+    return type(
+        function.__name__,
+        (kind,),
+        own_facts | said | {act: lambda self, seen: function(seen, **self._settings)},
+    )
 
 
 def scorer(function=None, *, name="", title="", paper="", **needs):
@@ -225,32 +292,28 @@ def scorer(function=None, *, name="", title="", paper="", **needs):
     """
 
     def decorate(function):
-        known = {key for kind in (Method, Scorer) for key in vars(kind) if not key.startswith("_")}
-        for key in needs:
-            if key not in known:
-                raise TypeError(f"kvarena.scorer has no {key}; it has {', '.join(sorted(known - {'score'}))}")
-        parameters = [p for p in inspect.signature(function).parameters.values()][1:]
+        said = {"name": name or function.__name__, "title": title, "paper": paper}
+        return _of_function(Scorer, "score", function, said, needs)
 
-        def __init__(self, **settings):
-            self._settings = {p.name: p.default for p in parameters} | settings
-            for key, value in needs.items():
-                setattr(self, key, self._settings[value] if isinstance(value, str) else value)
+    return decorate if function is None else decorate(function)
 
-        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        __init__.__signature__ = inspect.Signature([own] + parameters)
-        return type(
-            function.__name__,
-            (Scorer,),
-            {
-                "__init__": __init__,
-                "__doc__": function.__doc__,
-                "__module__": function.__module__,
-                "name": name or function.__name__,
-                "title": title,
-                "paper": paper,
-                "score": lambda self, layer: function(layer, **self._settings),
-            },
-        )
+
+def budget_rule(function=None, *, name="", whole_cache=False):
+    """Makes a budget rule of divide(division, *, PARAMETERS).
+
+    >>> @kvarena.budget_rule
+    ... def front_heavy(division, *, first: float = 1.5):
+    ...     "Gives the first layer `first` times the mean, the last one as much less, and the others what lies between."
+    ...     depth = division.first_layer / max(1, division.depth - 1)
+    ...     own = int(division.share * (first + (2 - 2 * first) * depth))
+    ...     return np.full((1, division.kv_heads), max(1, own))
+    >>> front_heavy.name, front_heavy().whole_cache
+    ('front_heavy', False)
+    """
+
+    def decorate(function):
+        said = {"name": name or function.__name__}
+        return _of_function(BudgetRule, "divide", function, said, {"whole_cache": whole_cache})
 
     return decorate if function is None else decorate(function)
 

@@ -1,5 +1,5 @@
-// Methods in Python files: restatements of published scorers keep the entries that those in C++ keep; what goes wrong
-// there is a sentence, and costs one cell.
+// Methods in Python files: restatements of published scorers and budget rules keep the entries that those in C++ keep;
+// what goes wrong there is a sentence, and costs one cell.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -69,6 +69,48 @@ TEST_F(PythonMethods, AreWrappedAndRaggedAsThoseInCxx) {
     EXPECT_EQ(kept("py_" + rest), kept(rest)) << rest;
   }
   EXPECT_NE(kept("py_last_votes:keep=0.3,window=4"), kept("py_last_votes:keep=0.3,window=40"));
+}
+
+TEST_F(PythonMethods, DivideBudgetsAsTheirTwinsInCxx) {
+  const auto method = [](std::string_view name, std::string_view more, std::string_view rule) {
+    return fmt::format(R"({{"name":"{}","keep":0.3{},"budget_rule":{}}})", name, more, rule);
+  };
+  const std::pair<const char*, const char*> rules[] = {
+      {R"("py_pyramid")", R"("pyramid")"},
+      {R"({"name":"py_pyramid","beta":2})", R"({"name":"pyramid","beta":2})"},
+      {R"("py_heads")", R"("heads")"},
+      {R"({"name":"py_heads","floor":0.6})", R"({"name":"heads","floor":0.6})"},
+      {R"("py_global")", R"("global")"}};
+  for (const auto& [own, twin] : rules) {
+    for (const auto& [name, more] :
+         {std::pair{"knorm", ""}, std::pair{"snapkv", R"(,"window":8)"},
+          std::pair{"adakv", R"(,"scorer":{"name":"keydiff"})"}, std::pair{"py_knorm", R"(,"decode_interval":4)"}}) {
+      EXPECT_EQ(kept(method(name, more, own)), kept(method(name, more, twin))) << name << more << " under " << own;
+    }
+  }
+}
+
+TEST_F(PythonMethods, BudgetRulesSayWhatIsWrong) {
+  const std::map<std::string, std::string> said = {
+      {"made", "ValueError: made wrong (line "},
+      {"shape", "divide() returned [2], expected [layers, kv_heads], here [1, 2]"},
+      {"part", "budget rule bad_rule: layer 0, kv head 1: found a budget of 7.5, expected a whole number of entries"},
+      {"none", "found a budget of 0, expected a whole number of entries, at least 1"},
+      {"raise", "NameError: name 'undefined' is not defined (line "}};
+  const auto under = [](const std::string& rule) {
+    return inspect(fmt::format(R"({{"name":"knorm","keep":0.3,"budget_rule":{}}})", rule));
+  };
+  for (const auto& [how, words] : said) {
+    const Finished finished = under(fmt::format(R"({{"name":"bad_rule","how":"{}"}})", how));
+    EXPECT_EQ(finished.code, 2) << how;
+    EXPECT_TRUE(contains(finished.err, words)) << how << ": " << finished.err;
+  }
+  EXPECT_EQ(under(R"("bad_rule")").code, 0);
+  expect_refused(under(R"("py_head")"), "did you mean \"py_heads\"");
+  expect_refused(under(R"({"name":"py_pyramid","beta":0})"), "beta: found 0");
+  const Finished help = run_kvarena({"--plugin", kScorers, "methods", "knorm"});
+  EXPECT_TRUE(contains(help.out, "py_pyramid: Fewer entries the deeper the layer.")) << help.out;
+  EXPECT_TRUE(contains(help.out, "the last layer gets 1/beta of the mean")) << help.out;
 }
 
 TEST_F(PythonMethods, ShowTheirParameters) {
@@ -228,6 +270,8 @@ INSTANTIATE_TEST_SUITE_P(
                            "parameter x of f is a list; expected bool, int, float or str"},
                       File{"odd_need", "import kvarena\n@kvarena.scorer(windw=3)\ndef f(layer): pass\n",
                            "kvarena.scorer has no windw"},
+                      File{"taken_rule", "import kvarena\n@kvarena.budget_rule\ndef heads(division): pass\n",
+                           "a budget rule \"heads\", a name that is taken"},
                       File{"taken", "import kvarena\n@kvarena.scorer\ndef snapkv(layer): pass\n",
                            "a method \"snapkv\", a name that is taken"}),
     [](const auto& info) { return std::string(info.param.name); });

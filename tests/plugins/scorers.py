@@ -1,5 +1,7 @@
-"""Published scorers and a retriever restated in numpy, for comparison with those in C++, and scorers that misbehave."""
+"""Published scorers, budget rules and a retriever restated in numpy, for comparison with those in C++, and some that
+misbehave."""
 
+import math
 import os
 import signal
 from typing import Annotated, Literal
@@ -82,6 +84,60 @@ class PyExpectedAttention(kvarena.Scorer):
 def py_last_votes(layer, *, window: int = 16):
     """Keeps what the last queries attend to, without smoothing."""
     return layer.group_mean(layer.window_attention(window))
+
+
+@kvarena.budget_rule(name="py_pyramid")
+def pyramid(division, *, beta: Annotated[int, kvarena.Range(min=1), "the last layer gets 1/beta of the mean"] = 20):
+    """Fewer entries the deeper the layer."""
+    share, most = division.share, division.n - division.recent
+    lowest = share / beta
+    highest = 2 * share - lowest
+    if highest >= most:
+        lowest, highest = 2 * share - most, most
+    own = round(share)
+    if division.n >= highest >= lowest >= division.recent:
+        own = round(highest - division.first_layer * (highest - lowest) / (division.depth - 1))
+    return np.full((1, division.kv_heads), max(1, own))
+
+
+def compete(division, floor, total):
+    """Each head is sure of its best entries, the protected ones first; then the best of all."""
+    scores = division.scores.copy()
+    for head, count in np.ndenumerate(division.entries):
+        scores[head][: division.sinks] = scores[head][count - division.recent : count] = np.inf
+    guarded = min(division.capacity, division.sinks + division.recent)
+    sure = np.argsort(-scores, axis=-1, kind="stable")[..., : max(1, guarded, int(division.capacity * floor))]
+    np.put_along_axis(scores, sure, np.inf, axis=-1)
+    best = np.argsort(-scores.reshape(-1), kind="stable")[:total]
+    heads = division.layers * division.kv_heads
+    return np.bincount(best // division.n, minlength=heads).reshape(division.layers, division.kv_heads)
+
+
+@kvarena.budget_rule
+def py_heads(division, *, floor: float = 0.2):
+    """The heads of a layer compete for its entries."""
+    return compete(division, floor, division.kv_heads * division.capacity)
+
+
+@kvarena.budget_rule(whole_cache=True)
+def py_global(division):
+    """All heads of all layers compete."""
+    heads = division.layers * division.kv_heads
+    return compete(division, 0, max(heads * division.capacity, math.ceil(division.share * heads - 1e-9)))
+
+
+class BadRule(kvarena.BudgetRule):
+    """Does one thing wrong."""
+
+    def __init__(self, how: Literal["nothing", "made", "shape", "part", "none", "raise"] = "nothing"):
+        if how == "made":
+            raise ValueError("made wrong")
+        self.how = how
+
+    def divide(self, division):
+        budgets = np.full((division.layers, division.kv_heads), float(division.capacity))
+        budgets[0, 1] = {"part": 7.5, "none": 0}.get(self.how, budgets[0, 1])
+        return budgets / undefined if self.how == "raise" else budgets[0] if self.how == "shape" else budgets  # noqa: F821
 
 
 class PyIdealTopk(kvarena.Retriever):

@@ -5,7 +5,7 @@
 //
 //   program: {"make": NAME, "settings": {...}}          Python: {"done": {...}} or {"error": TEXT}
 //   program: {"score": NAME, "settings": {...}, ...}    Python: {"want": TENSOR, ...}, as often as it likes
-//   program: {"code": NAME, ...}, {"select": NAME, ...} or {"answer": NAME, ...}     Python: likewise
+//   program: {"code": NAME, ...}, {"select": ...}, {"divide": ...} or {"answer": ...}     Python: likewise
 //   program: {"offset": BYTES, "shape": [...], ...}     Python: the same again, or as to "make"
 
 #include <ATen/core/Tensor.h>

@@ -43,7 +43,7 @@ class PythonPart {
   mutable nlohmann::json made_by_;  // the request of made_
 };
 
-/// A Scorer, Codec or Retriever whose parameters are a class's in Python.
+/// A Scorer, Codec, Retriever or BudgetRule whose parameters are a class's in Python.
 template <typename Part>
 class OfPython : public Part {
  public:

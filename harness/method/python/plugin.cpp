@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "harness/method/python/budget_rule.h"
 #include "harness/method/python/codec.h"
 #include "harness/method/python/retriever.h"
 #include "harness/method/python/scorer.h"
@@ -26,6 +27,28 @@ std::unique_ptr<Method> method_of(const std::shared_ptr<PythonChild>& child, con
   return std::make_unique<DroppingMethod>(name, std::make_unique<PythonScorer>(std::move(part)));
 }
 
+void register_method(const std::filesystem::path& path, const std::shared_ptr<PythonChild>& child,
+                     const json& description) {
+  const MethodInfo info{.name = description.at("name").get<std::string>(),
+                        .title = description.at("title").get<std::string>(),
+                        .summary = description.at("summary").get<std::string>(),
+                        .paper = description.at("paper").get<std::string>()};
+  detail::require_free(path, info.name, detail::registered_methods());
+  const bool retrieves = description.at("kind").get<std::string>() == "retriever";
+  (void)detail::RegisterMethod({.info = info,
+                                .family = retrieves ? Family::retrieval : Family::compression,
+                                .create = [child, description] { return method_of(child, description); }});
+}
+
+void register_rule(const std::filesystem::path& path, const std::shared_ptr<PythonChild>& child,
+                   const json& description) {
+  detail::add_budget_rule(path, {.name = description.at("name").get<std::string>(),
+                                 .summary = description.at("summary").get<std::string>(),
+                                 .create = [child, description] {
+                                   return std::make_unique<PythonBudgetRule>(PythonPart(child, description));
+                                 }});
+}
+
 }  // namespace
 
 LoadedPlugin load_python_plugin(const std::filesystem::path& path, const std::string& sha256) {
@@ -36,17 +59,10 @@ LoadedPlugin load_python_plugin(const std::filesystem::path& path, const std::st
                       .version = said.at("version").get<std::string>(),
                       .sha256 = sha256,
                       .methods = {}};
-  for (const json& method : said.at("methods")) {
-    const MethodInfo info{.name = method.at("name").get<std::string>(),
-                          .title = method.at("title").get<std::string>(),
-                          .summary = method.at("summary").get<std::string>(),
-                          .paper = method.at("paper").get<std::string>()};
-    detail::require_free(path, info.name, detail::registered_methods());
-    const bool retrieves = method.at("kind").get<std::string>() == "retriever";
-    (void)detail::RegisterMethod({.info = info,
-                                  .family = retrieves ? Family::retrieval : Family::compression,
-                                  .create = [child, method] { return method_of(child, method); }});
-    plugin.methods.push_back(info.name);
+  for (const json& description : said.at("methods")) {
+    const bool divides = description.at("kind").get<std::string>() == "budgetrule";
+    (divides ? register_rule : register_method)(path, child, description);
+    plugin.methods.push_back(description.at("name").get<std::string>());
   }
   return plugin;
 }
