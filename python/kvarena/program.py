@@ -22,6 +22,12 @@ def find():
     raise FileNotFoundError("no program kvarena: build it (scripts/build), or put its path into KVARENA_PROGRAM")
 
 
+def own_file(path):
+    """The file, or where there is none that of the program's folder: configs/quickstart.json."""
+    own = pathlib.Path(find()).resolve().parents[1] / path
+    return own if own.exists() and not os.path.exists(path) else pathlib.Path(path)
+
+
 def environment():
     """What the program is started with: plugins run in this Python where the user names no other."""
     return {"KVARENA_PYTHON": sys.executable, **os.environ}

@@ -13,14 +13,17 @@ from .results import Results
 
 
 def run(config, *options, methods=(), database=None):
-    """Runs a config, a dict or a file's path, and returns its Results; what is in the database already is not run again.
+    """Runs a config, a dict or a file's path ("configs/quickstart.json" comes with the program), and returns its Results;
+    what is in the database already is not run again.
 
-    `methods` are scorers, codecs and retrievers beside the built-in ones, which the config names. Those of a notebook's cells go to the program
-    through cloudpickle. `options` are the command's ("--limit", "8"). Raises Refused with the program's message."""
+    `methods` are scorers, budget rules, codecs and retrievers beside the built-in ones, which the config names. Those of a
+    notebook's cells go to the program through cloudpickle. `options` are the command's ("--limit", "8"). Raises Refused with
+    the program's message."""
     if isinstance(config, dict):
         text, place = config, pathlib.Path.cwd() / f"{config.get('name', 'run')}.json"
     else:
-        text, place = json.loads(pathlib.Path(config).read_text(encoding="utf-8")), pathlib.Path(config)
+        place = program.own_file(config)
+        text = json.loads(place.read_text(encoding="utf-8"))
     database = pathlib.Path(database or text.get("output", {}).get("database") or f"{text.get('name', 'run')}.db")
     with tempfile.TemporaryDirectory() as folder:
         if isinstance(config, dict):
