@@ -48,15 +48,29 @@ std::vector<std::string> scaled_changes(const std::string& config) {
   return {};
 }
 
+std::string without_middle(const std::string& text) {
+  return text.size() <= kTextBytes ? text : text.substr(0, kTextBytes / 2) + text.substr(text.size() - kTextBytes / 2);
+}
+
 /// Cuts long texts in their middle and lists to four elements.
 void shorten(json& value) {
-  if (value.is_string() && value.get_ref<const std::string&>().size() > kTextBytes) {
-    const auto& text = value.get_ref<const std::string&>();
-    value = text.substr(0, kTextBytes / 2) + text.substr(text.size() - kTextBytes / 2);
+  if (value.is_string()) {
+    value = without_middle(value.get_ref<const std::string&>());
   } else if (value.is_array()) {
     value.erase(value.begin() + std::min<ptrdiff_t>(4, std::ssize(value)), value.end());
   }
   if (value.is_structured()) std::ranges::for_each(value, shorten);
+}
+
+/// The first row of a data file, shortened; of a text its ends.
+std::string first_row(const fs::path& file) {
+  std::ifstream in(file);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  if (file.extension() == ".txt") return without_middle(text);
+  json row = json::parse(file.extension() == ".jsonl" ? text.substr(0, text.find('\n')) : text);
+  if (row.is_array()) row.erase(row.begin() + 1, row.end());
+  shorten(row);
+  return row.dump() + "\n";
 }
 
 /// A data folder with the project's own files, those of workloads without a rule of truncation shortened.
@@ -65,17 +79,12 @@ fs::path make_data(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(datasets::samples_dir()))
     if (entry.is_directory()) fs::create_directory_symlink(entry.path(), folder / entry.path().filename());
   for (const char* file : {"lmcache-agentic-traces/traces.jsonl", "complexfuncbench/ComplexFuncBench.jsonl",
-                           "swe-bench-lite/test.jsonl", "pisanitizer/LongBench_incorrect_answer/hotpotqa.json"}) {
+                           "swe-bench-lite/test.jsonl", "pisanitizer/LongBench_incorrect_answer/hotpotqa.json",
+                           "longgenbench/Dataset_short.json", "longgenbench-gsm8k/LongGenBench_prompt.txt"}) {
     const fs::path place = folder / file;
     fs::remove(folder / *fs::path(file).begin());
     fs::create_directories(place.parent_path());
-    std::ifstream in(datasets::samples_dir() / file);
-    std::string first;
-    std::getline(in, first);  // of an array the whole
-    json row = json::parse(first);
-    if (row.is_array()) row = row.at(0);
-    shorten(row);
-    std::ofstream(place) << row.dump() << "\n";
+    std::ofstream(place) << first_row(datasets::samples_dir() / file);
   }
   return folder;
 }
