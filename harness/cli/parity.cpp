@@ -101,6 +101,7 @@ std::vector<ParityPair> pairs_of(const json& list, double keep, const std::files
     } else if (find_method(kPresses) != nullptr) {
       pair.method = pair.press;
       pair.method["model"] = checkpoint.string();
+      pair.method["compression_ratio"] = 1 - keep;
     }
     if (!pair.method.is_null()) (void)make_method(pair.method, "--pairs");
   }

@@ -99,7 +99,8 @@ def load(file):
     for value in [*here, *getattr(module, "METHODS", [])]:
         if isinstance(value, type) and issubclass(value, methods.KINDS):
             description = methods.describe(value)
-            found[description["name"]] = (value, description)
+            if found.setdefault(description["name"], (value, description))[0] is not value:
+                raise ValueError(f"two methods named {description['name']}")
     if not found:
         raise ImportError(
             "no method in it; expected a function with @kvarena.scorer or @kvarena.budget_rule, or a subclass of "
@@ -109,8 +110,8 @@ def load(file):
 
 
 def reason(error, file):
-    """What was raised, and the last line of the plugin that it went through."""
-    text = f"{type(error).__name__}: {error}"
+    """What was raised, in one line, and the last line of the plugin that it went through."""
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg} (line {error.lineno})"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):

@@ -1,6 +1,7 @@
 """Models in Hugging Face's transformers and presses of kvpress, for plugins/press.py and plugins/engine.py."""
 
 import ast
+import inspect
 import os
 import pathlib
 
@@ -32,6 +33,13 @@ def body(model):
     return decoder
 
 
+def rotation(decoder, layer, hidden, positions):
+    """Cosine and sine, of the layer's own kind where the model has several."""
+    kinds = "layer_type" in inspect.signature(decoder.rotary_emb.forward).parameters
+    own = {"layer_type": decoder.layers[layer].self_attn.layer_type} if kinds else {}
+    return decoder.rotary_emb(hidden, positions, **own)
+
+
 def build(text):
     """A press of its constructor: names of kvpress, called with literals and other presses."""
     import kvpress
@@ -50,3 +58,8 @@ def build(text):
     if not isinstance(press, kvpress.BasePress):
         raise ValueError(f"press {text}: found no press")
     return press
+
+
+def reads_attention(press):
+    """Whether the press, or one in it, sums the attention that entries received from all queries."""
+    return "ObservedAttentionPress" in repr(press)

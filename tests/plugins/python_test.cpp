@@ -39,7 +39,7 @@ class PythonMethods : public ::testing::Test {
   static Finished inspect(const std::string& method) {
     std::string ids;
     for (int i = 0; i < 150; ++i) ids += std::to_string(2 + i * i % 290) + ",";
-    const std::string plugin = method.starts_with("kvpress") ? kPresses : kScorers;
+    const std::string plugin = contains(method, "kvpress") ? kPresses : kScorers;
     return run_kvarena({"--plugin", plugin, "inspect", "--model", model().path(), "--ids", ids, "--method", method});
   }
 
@@ -170,8 +170,9 @@ class Presses : public PythonMethods {
     }
   }
 
-  static std::string press(const std::string& text) {
-    return fmt::format(R"(kvpress:keep=0.3,model="{}",press="{}")", model().path(), text);
+  static std::string press(const std::string& text, const char* more = "") {
+    return fmt::format(R"({{"name":"kvpress","keep":0.3,"compression_ratio":0.7,"model":"{}","press":"{}"{}}})",
+                       model().path(), text, more);
   }
 };
 
@@ -183,9 +184,54 @@ TEST_F(Presses, KeepWhatOurMethodsKeep) {
       {"SnapKVPress(window_size=8, kernel_size=3)", "snapkv:keep=0.3,window=8,kernel=3"},
       {"TOVAPress()", "tova:keep=0.3,keep_newest=true"},
       {"ExpectedAttentionPress()", "expected_attention:keep=0.3"},
-      {"StreamingLLMPress(compression_ratio=0.7)", "streaming_llm:keep=0.3"},
-      {"LagKVPress(n_sink=4, lag_size=32)", "lagkv:keep=0.3,lag=32"}};
+      {"StreamingLLMPress()", "streaming_llm:keep=0.3"},
+      {"LagKVPress(n_sink=4, lag_size=32)", "lagkv:keep=0.3,lag=32"},
+      {"ObservedAttentionPress()", "h2o:keep=0.3,normalise=visible,recent_share=0"},
+      {"CriticalKVPress(KnormPress())", R"({"name":"criticalkv","keep":0.3,"scorer":"knorm"})"}};
   for (const auto& [text, method] : twins) EXPECT_EQ(kept(press(text)), kept(method)) << text;
+  const std::string pyramid = "PyramidKVPress(window_size=8, beta=4)";
+  const std::string divided = fmt::format(R"(,"budget_rule":{{"name":"kvpress_layers","press":"{}"}})", pyramid);
+  EXPECT_EQ(kept(press(pyramid, divided.c_str())),
+            kept(R"({"name":"pyramidkv","keep":0.3,"scorer":{"name":"snapkv","window":8},
+                     "budget_rule":{"name":"pyramid","beta":4}})"));
+}
+
+/// Each class of kvpress that scores, as a config writes it.
+TEST_F(Presses, EveryOneThatScoresIsRunOrSaysWhatItLacks) {
+  const std::string weights = "press.py: found ";  // of another model, which are on the hub
+  const std::map<std::string, std::string> said = {{"CapPress()", ""},
+                                                   {"CompactorPress()", ""},
+                                                   {"CriticalKVPress(KnormPress())", ""},
+                                                   {"CURPress()", ""},
+                                                   {"ExpectedAttentionPress()", ""},
+                                                   {"ExpectedAttentionStatsPress()", weights},
+                                                   {"KeyDiffPress()", ""},
+                                                   {"KnormPress()", ""},
+                                                   {"KVzapPress()", weights},
+                                                   {"LagKVPress()", ""},
+                                                   {"LeverageScorePress()", ""},
+                                                   {"NonCausalAttnPress()", ""},
+                                                   {"ObservedAttentionPress()", ""},
+                                                   {"PyramidKVPress()", ""},
+                                                   {"QFilterPress()", weights},
+                                                   {"RandomPress()", ""},
+                                                   {"SnapKVPress()", ""},
+                                                   {"StreamingLLMPress()", ""},
+                                                   {"TOVAPress()", ""}};
+  std::string names;
+  for (const auto& [text, words] : said) {
+    names += text.substr(0, text.find('(')) + " ";
+    const Finished finished = inspect(press(text));
+    EXPECT_EQ(finished.code, words.empty() ? 0 : 2) << text << ": " << finished.err;
+    EXPECT_TRUE(contains(finished.err, words)) << text << ": " << finished.err;
+    EXPECT_FALSE(contains(finished.err, "problems")) << finished.err;
+  }
+  const std::string same = fmt::format(
+      "${{KVARENA_PYTHON:-python3}} -c \"import kvpress as k; assert set('{}'.split()) == {{n for n, c in "
+      "vars(k).items() "
+      "if isinstance(c, type) and issubclass(c, k.ScorerPress)}} - {{'ScorerPress'}}\"",
+      names);
+  EXPECT_EQ(std::system(same.c_str()), 0) << "kvpress has other presses that score";
 }
 
 TEST_F(Presses, WhatIsNoScoreIsRefused) {
@@ -193,6 +239,9 @@ TEST_F(Presses, WhatIsNoScoreIsRefused) {
   const Finished no_score = inspect(press("ThinKPress()"));
   EXPECT_EQ(no_score.code, 2);
   EXPECT_TRUE(contains(no_score.err, "found no ScorerPress")) << no_score.err;
+  const Finished no_ratio = inspect("kvpress:keep=0.3,press=\"StreamingLLMPress()\"");
+  EXPECT_EQ(no_ratio.code, 2);
+  EXPECT_TRUE(contains(no_ratio.err, "its scores follow its compression_ratio, here 0")) << no_ratio.err;
   expect_refused(inspect(press("KnormPress(ratio=1)")), "unexpected keyword argument 'ratio'");
   const Finished other = inspect("kvpress:keep=0.3,press=\"KnormPress()\",model=none");
   EXPECT_EQ(other.code, 2);
@@ -270,6 +319,10 @@ INSTANTIATE_TEST_SUITE_P(
                            "parameter x of f is a list; expected bool, int, float or str"},
                       File{"odd_need", "import kvarena\n@kvarena.scorer(windw=3)\ndef f(layer): pass\n",
                            "kvarena.scorer has no windw"},
+                      File{"twice",
+                           "import kvarena\n@kvarena.scorer\ndef f(layer): pass\n"
+                           "@kvarena.budget_rule(name='f')\ndef g(division): pass\n",
+                           "ValueError: two methods named f"},
                       File{"taken_rule", "import kvarena\n@kvarena.budget_rule\ndef heads(division): pass\n",
                            "a budget rule \"heads\", a name that is taken"},
                       File{"taken", "import kvarena\n@kvarena.scorer\ndef snapkv(layer): pass\n",

@@ -102,8 +102,7 @@ class Transformers(Engine):
     @contextlib.contextmanager
     def _attention(self, press):
         """Whole attention matrices for the press that reads them."""
-        whole = "ObservedAttentionPress" in repr(press)
-        if whole:
+        if hf.reads_attention(press):
             self._model.set_attn_implementation("eager")
         try:
             yield

@@ -5,15 +5,20 @@
     {"name": "kvpress", "press": "SnapKVPress(window_size=64)", "model": "~/models/llama", "keep": 0.25}
 
 Needs kvpress with its transformers. Of the model, transformers loads the weights that presses read (query projections, the
-rotation); keys, values and attention inputs are the engine's, and so are the budget and what is kept.
+rotation); keys, values, attention inputs and sums of attention are the engine's, and so are the budget and what is kept.
+A press that divides the budget among layers does so where it is named once more:
+
+    {"name": "kvpress", "press": "PyramidKVPress()", "keep": 0.25,
+     "budget_rule": {"name": "kvpress_layers", "press": "PyramidKVPress()"}}
 """
 
 import pathlib
+import types
 from typing import Annotated
 
 import torch
 
-from kvarena import Scorer, hf
+from kvarena import Range, Scorer, budget_rule, hf
 
 _LARGEST_DIFFERENCE = 0.05  # of a layer's keys, relative to their norm: the engine may compute in fewer bits
 
@@ -27,8 +32,9 @@ def require_scores(press, text):
             f"press {text}: found no ScorerPress; only those give scores, others act inside of attention and run beside a"
             ' model with "engine": "transformers"'
         )
-    if isinstance(press, (kvpress.ObservedAttentionPress, kvpress.PyramidKVPress)):
-        raise ValueError(f"press {text}: it reads whole attention matrices or sets budgets of its own; see h2o, pyramidkv")
+    follows = (kvpress.CompactorPress, kvpress.CriticalKVPress, kvpress.StreamingLLMPress)
+    if isinstance(press, follows) and press.compression_ratio == 0:
+        raise ValueError(f'press {text}: its scores follow its compression_ratio, here 0; say "compression_ratio": 1 - keep')
 
 
 class KvPress(Scorer):
@@ -43,11 +49,17 @@ class KvPress(Scorer):
         self,
         press: Annotated[str, "the press, as Python writes it"] = "KnormPress()",
         model: Annotated[str, "the model under evaluation: a folder, a .gguf file, or one in KVARENA_HOME"] = "smollm2-135m",
+        compression_ratio: Annotated[float, Range(0, 1), "of the press where its scores follow it: 1 - keep"] = 0,
     ):
+        import kvpress
+
         self._press = hf.build(press)
+        if compression_ratio > 0 and isinstance(self._press, kvpress.ScorerPress):
+            self._press.compression_ratio = compression_ratio
         self._text = press
         self._path = model
         self._model = None
+        self.prompt_attention = hf.reads_attention(self._press)
 
     @torch.no_grad()
     def score(self, layer):
@@ -61,10 +73,11 @@ class KvPress(Scorer):
         module = self._body.layers[layer.layer].self_attn
         hidden, keys, values = layer.hidden[None], layer.keys[None], layer.values[None]
         position = torch.arange(layer.n)
-        rotation = self._body.rotary_emb(hidden, position[None])
+        rotation = hf.rotation(self._body, layer.layer, hidden, position[None])
         self._check(module, hidden, keys, rotation)
+        seen = layer.prompt_attention[None, :, None] if self.prompt_attention else None  # the sum over queries, as one query's
         about = {"hidden_states": hidden, "position_embeddings": rotation, "cache_position": position}
-        return self._press.score(module, hidden, keys, values, None, about)[0]
+        return self._press.score(module, hidden, keys, values, seen, about)[0]
 
     def _check(self, module, hidden, keys, rotation):
         """Throws where the weights are not the evaluated model's: they make other keys."""
@@ -79,6 +92,18 @@ class KvPress(Scorer):
         if not difference < _LARGEST_DIFFERENCE:
             raise ValueError(f"model {self._path}: its keys differ from the engine's by {difference:.2g}; name the model "
                              "that is evaluated")
+
+
+@budget_rule
+def kvpress_layers(division, *, press: Annotated[str, "the press, as Python writes it"] = "PyramidKVPress()"):
+    """Gives each layer what the press gives it."""
+    built = hf.build(press)
+    if not hasattr(built, "get_layer_budget"):
+        raise ValueError(f"press {press}: found no budgets of layers, expected PyramidKVPress")
+    built.compression_ratio = 1 - division.share / division.n
+    depth = types.SimpleNamespace(num_hidden_layers=division.depth)
+    module = types.SimpleNamespace(layer_idx=division.first_layer, config=depth)
+    return torch.full((1, division.kv_heads), built.get_layer_budget(module, division.n))
 
 
 if __name__ == "__main__":
