@@ -25,24 +25,28 @@ std::string token_name(const Tokenizer& tokenizer, int32_t token) {
   }
 }
 
+/// A token as log-probabilities name it: by its id where that is asked for, for texts of tokens may be alike.
+std::string shown_name(const AnswerHead& head, const Tokenizer& tokenizer, int32_t token) {
+  return head.named_by_id ? fmt::format("token_id:{}", token) : token_name(tokenizer, token);
+}
+
 int64_t characters(const std::string& text) {
   return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
 /// The form of completions: four lists.
-json logprobs_json(const Piece& piece, const Tokenizer& tokenizer) {
+json logprobs_json(const AnswerHead& head, const Piece& piece, const Tokenizer& tokenizer) {
   json tokens = json::array(), values = json::array(), tops = json::array(), offsets = json::array();
   int64_t offset = 0;
   for (const ScoredToken& scored : piece.tokens) {
-    const std::string name = token_name(tokenizer, scored.token);
-    tokens.push_back(name);
+    tokens.push_back(shown_name(head, tokenizer, scored.token));
     offsets.push_back(offset);
-    offset += characters(name);
+    offset += characters(token_name(tokenizer, scored.token));
     values.push_back(scored.score ? json(scored.score->log_probability) : json());
     json top;
     if (scored.score) {
       top = json::object();
-      for (const auto& [token, value] : scored.score->likeliest) top[token_name(tokenizer, token)] = value;
+      for (const auto& [token, value] : scored.score->likeliest) top[shown_name(head, tokenizer, token)] = value;
     }
     tops.push_back(std::move(top));
   }
@@ -54,25 +58,25 @@ json logprobs_json(const Piece& piece, const Tokenizer& tokenizer) {
   return object;
 }
 
-json chat_token(const Tokenizer& tokenizer, int32_t token, double value) {
+json chat_token(const AnswerHead& head, const Tokenizer& tokenizer, int32_t token, double value) {
   json bytes = json::array();
   const std::string text = token < tokenizer.vocab_size() ? tokenizer.token_bytes(token, false) : "";
   for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
   json object = json::object();
-  object["token"] = token_name(tokenizer, token);
+  object["token"] = shown_name(head, tokenizer, token);
   object["logprob"] = value;
   object["bytes"] = std::move(bytes);
   return object;
 }
 
 /// The form of chats: a list of tokens.
-json chat_logprobs_json(const Piece& piece, const Tokenizer& tokenizer) {
+json chat_logprobs_json(const AnswerHead& head, const Piece& piece, const Tokenizer& tokenizer) {
   json content = json::array();
   for (const ScoredToken& scored : piece.tokens) {
-    json token = chat_token(tokenizer, scored.token, scored.score->log_probability);
+    json token = chat_token(head, tokenizer, scored.token, scored.score->log_probability);
     token["top_logprobs"] = json::array();
     for (const auto& [id, value] : scored.score->likeliest) {
-      token["top_logprobs"].push_back(chat_token(tokenizer, id, value));
+      token["top_logprobs"].push_back(chat_token(head, tokenizer, id, value));
     }
     content.push_back(std::move(token));
   }
@@ -81,7 +85,7 @@ json chat_logprobs_json(const Piece& piece, const Tokenizer& tokenizer) {
 
 json scores_json(const AnswerHead& head, const Piece& piece, const Tokenizer& tokenizer) {
   if (piece.tokens.empty()) return nullptr;
-  return head.chat ? chat_logprobs_json(piece, tokenizer) : logprobs_json(piece, tokenizer);
+  return head.chat ? chat_logprobs_json(head, piece, tokenizer) : logprobs_json(head, piece, tokenizer);
 }
 
 json head_json(const AnswerHead& head, const char* object) {

@@ -18,7 +18,8 @@ struct AnswerHead {
   std::string model;
   int64_t created = 0;  // seconds since 1970
   bool chat = false;
-  bool token_ids = false;  // shown beside the text
+  bool token_ids = false;    // shown beside the text
+  bool named_by_id = false;  // CompletionRequest::named_by_id
 };
 
 /// Tokens of a request's choices, with "prompt_tokens_details" and, as "kvarena", bytes of the method's cache.

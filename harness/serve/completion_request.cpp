@@ -195,6 +195,7 @@ void read_common(Fields& fields, CompletionRequest& request) {
   request.stream_usage = stream_usage_of(fields, request.stream);
   request.ignore_end = fields.flag("ignore_eos");
   request.token_ids = fields.flag("return_token_ids");
+  request.named_by_id = fields.flag("return_tokens_as_token_ids");
   request.context_tokens = fields.integer("context_tokens", 1, std::numeric_limits<int32_t>::max());
   fields.only("n", {1});
   fields.only("presence_penalty", {0});

@@ -30,7 +30,8 @@ struct CompletionRequest {
   std::vector<std::string> stop;
   std::optional<int64_t> logprobs;  // how many likeliest tokens beside each one
   bool echo = false;
-  bool token_ids = false;  // those of the answer beside its text
+  bool token_ids = false;    // those of the answer beside its text
+  bool named_by_id = false;  // tokens in lists of log-probabilities are "token_id:7" instead of their text
   bool stream = false;
   bool stream_usage = false;
   bool ignore_end = false;  // go on past the model's end of sequence

@@ -235,7 +235,8 @@ void HttpServer::complete(const httplib::Request& http, httplib::Response& respo
                         .model = model.name,
                         .created = seconds_since_1970(),
                         .chat = chat,
-                        .token_ids = request.token_ids};
+                        .token_ids = request.token_ids,
+                        .named_by_id = request.named_by_id};
   ++open_;
   const std::shared_ptr<void> open(nullptr, [this](void*) { --open_; });
   const auto answering = std::make_shared<Answering>(std::move(request), model, text_, settings_.limits, engine_,

@@ -103,6 +103,16 @@ TEST(ServeScores, AnAnswerBehindAScoredPromptIsTheAnswerToIt) {
   EXPECT_EQ(compressed.at("text").get<std::string>().size(), 97U);
 }
 
+TEST(ServeScores, NameTokensByTheirIdsWhereThatIsAsked) {
+  const RunningServer server;
+  json body = scored("tiny", {65, 66, 67}, 0);
+  body["return_tokens_as_token_ids"] = true;
+  const json lists = server.post(body).at("choices").at(0).at("logprobs");
+  EXPECT_EQ(lists.at("tokens"), (json{"token_id:65", "token_id:66", "token_id:67"}));
+  EXPECT_EQ(lists.at("text_offset"), (json{0, 1, 2}));
+  for (const auto& [name, value] : lists.at("top_logprobs").at(2).items()) EXPECT_TRUE(name.starts_with("token_id:"));
+}
+
 TEST(ServeScores, TheLikeliestTokenOfAGreedyAnswerIsItsOwn) {
   const RunningServer server;
   const json body = {{"model", "tiny"}, {"prompt", "some prompt of text"}, {"max_tokens", 20}, {"logprobs", 3}};
