@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <numbers>
 
 #include "datasets/records.h"
 #include "harness/core/error.h"
@@ -40,6 +41,21 @@ int64_t days_from_civil(int64_t year, int64_t month, int64_t day) {
   const int64_t year_of_era = year - era * 400;
   const int64_t day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
   return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
+}
+
+/// A draw of the gamma distribution with mean `shape`; rejected tries take further draws of the stream.
+double gamma_draw(double shape, const RandomStream& draws) {
+  uint64_t at = 0;
+  const auto positive = [&] { return 1 - draws.uniform(at++); };
+  const double lifted = shape < 1 ? shape + 1 : shape, d = lifted - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+  while (true) {
+    const double radius = std::sqrt(-2 * std::log(positive()));
+    const double normal = radius * std::cos(2 * std::numbers::pi * positive());
+    const double root = 1 + c * normal, v = root * root * root;
+    const double u = positive();
+    if (root <= 0 || std::log(u) >= normal * normal / 2 + d - d * v + d * std::log(v)) continue;
+    return d * v * (shape < 1 ? std::pow(positive(), 1 / shape) : 1);
+  }
 }
 
 }  // namespace
@@ -148,6 +164,17 @@ std::vector<double> poisson_arrivals(double rate_per_s, size_t count, uint64_t s
   double now = 0;
   for (size_t i = 0; i < count; ++i) {
     if (i > 0) now += -std::log1p(-draws.uniform(i)) / rate_per_s;
+    times.push_back(now);
+  }
+  return times;
+}
+
+std::vector<double> gamma_arrivals(double rate_per_s, double shape, size_t count, uint64_t seed) {
+  KVARENA_ASSERT(rate_per_s > 0 && shape > 0, fmt::format("rate_per_s={} shape={}", rate_per_s, shape));
+  std::vector<double> times;
+  double now = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (i > 0) now += gamma_draw(shape, RandomStream(seed, fmt::format("gamma arrival {}", i))) / (shape * rate_per_s);
     times.push_back(now);
   }
   return times;

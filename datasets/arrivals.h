@@ -1,5 +1,5 @@
 #pragma once
-// Arrival times and lengths of requests: traces of real services, and Poisson arrivals. Section 18 of the workload
+// Arrival times and lengths of requests: traces of real services, and random arrivals. Section 18 of the workload
 // sheet. The serving engine replays them with texts of a workload.
 
 #include <cstdint>
@@ -49,5 +49,9 @@ class ArrivalReader {
 
 /// `count` arrival times: exponential gaps of mean 1 / rate_per_s, the first at 0.
 [[nodiscard]] std::vector<double> poisson_arrivals(double rate_per_s, size_t count, uint64_t seed);
+
+/// poisson_arrivals() with gaps of a gamma distribution of the same mean: below a `shape` of 1 requests come in bursts,
+/// above it more evenly. Marsaglia and Tsang 2000, ACM TOMS 26(3).
+[[nodiscard]] std::vector<double> gamma_arrivals(double rate_per_s, double shape, size_t count, uint64_t seed);
 
 }  // namespace kvarena::datasets

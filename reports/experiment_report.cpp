@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -15,6 +16,16 @@
 namespace kvarena::reports {
 namespace {
 
+/// The cell's card. Of a server, what serves is no protocol but what is compared.
+CellData protocol_of(const CellData& cell) {
+  constexpr const char* kTemplate = "server_template";
+  CellData protocol{.card = cell.card};
+  const bool server = std::ranges::any_of(cell.card, [](const auto& entry) { return entry.first == kTemplate; });
+  const auto judged = [](const auto& entry) { return entry.first == "engine" || entry.first == kTemplate; };
+  if (server) std::erase_if(protocol.card, judged);
+  return protocol;
+}
+
 /// Sentences on rows whose cards differ from the first row of the same workload and kind.
 std::vector<std::string> unlike_cards(const ExperimentData& data) {
   std::map<std::tuple<std::string, std::string, results::CellKind>, const CellData*> first;
@@ -23,8 +34,11 @@ std::vector<std::string> unlike_cards(const ExperimentData& data) {
     const auto [it, is_new] =
         first.try_emplace({cell.row.cell.model, cell.row.cell.workload, cell.row.cell.kind}, &cell);
     if (is_new || it->second->row.cell.protocol_sha256 == cell.row.cell.protocol_sha256) continue;
-    sentences.push_back(fmt::format("{}: {} and {} differ in {}", cell.row.cell.workload, it->second->row.cell.method,
-                                    cell.row.cell.method, card_differences(*it->second, cell)));
+    if (const std::string differences = card_differences(protocol_of(*it->second), protocol_of(cell));
+        !differences.empty()) {
+      sentences.push_back(fmt::format("{}: {} and {} differ in {}", cell.row.cell.workload, it->second->row.cell.method,
+                                      cell.row.cell.method, differences));
+    }
   }
   return sentences;
 }

@@ -35,6 +35,9 @@ constexpr MetricColumn kColumns[] = {
     {metrics::kAttainment, {}, "within objectives", "Goodput"},
     {metrics::kGoodputLatencyPerS, kFixed2, "by latency", "Goodput"},
     {metrics::kGoodputScorePerS, kFixed2, "by score", "Goodput"},
+    // Servers behind endpoints alone count what fails.
+    {metrics::kFailedRequests, {}, "failed", "Without an answer"},
+    {metrics::kRefusedRequests, {}, "refused", "Without an answer"},
 };
 
 /// Rows of one cell on one clock; none when it has no values there.
@@ -45,7 +48,7 @@ void add_rows(Table& table, const ExperimentData& data, const CellData& cell, bo
                            text_cell(virtual_clock ? "modelled" : "measured"), text_cell(point)},
                  .role = cell.row.cell.method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
     bool any = false;
-    for (size_t i = 0; i < std::size(kColumns); ++i) {
+    for (size_t i = 0; i < looks.size(); ++i) {
       const std::string metric = virtual_clock ? modelled(kColumns[i].metric.name) : kColumns[i].metric.name;
       const double value = value_of(cell, metric, point);
       TableCell& number = row.cells.emplace_back();
@@ -56,6 +59,15 @@ void add_rows(Table& table, const ExperimentData& data, const CellData& cell, bo
     }
     if (any) table.rows.push_back(std::move(row));
   }
+}
+
+constexpr size_t kOutcomes = 2;  // columns at the end
+
+/// Whether servers behind endpoints were asked.
+bool served_elsewhere(const ExperimentData& data) {
+  return std::ranges::any_of(data.cells, [](const CellData& cell) {
+    return cell.row.cell.kind == results::CellKind::serving && cell.values.contains(metrics::kFailedRequests.name);
+  });
 }
 
 /// A time of requests whose mean is drawn over the load.
@@ -125,16 +137,22 @@ std::optional<Section> serving_section(const ExperimentData& data) {
       .id = "serving",
       .title = "Requests that arrive over time",
       .caption =
-          "Continuous batching under one budget of cache bytes; a load of 1x is what full KV serves when all "
-          "requests wait. Every request prefills its own prompt, but where it begins with a stored context. Measured: "
-          "passes of this machine, time without "
-          "work skipped. Modelled: the same loop on a described machine. Time to first token includes queueing, and so "
-          "does the whole answer, from arrival to its last token.",
+          served_elsewhere(data)
+              ? "Streams of a server, timed where their tokens arrive from when each request was due; a load of 1x is "
+                "what the baseline serves when all requests wait. Requests without an answer meet no objective."
+              : "Continuous batching under one budget of cache bytes; a load of 1x is what full KV serves when all "
+                "requests wait. Every request prefills its own prompt, but where it begins with a stored context. "
+                "Measured: passes of this machine, time without work skipped. Modelled: the same loop on a described "
+                "machine. Time to first token includes queueing, and so does the whole answer, from arrival to its "
+                "last "
+                "token.",
       .columns = {{.title = "Method", .numeric = false},
                   {.title = "Workload", .numeric = false},
                   {.title = "Clock", .numeric = false},
                   {.title = "Load", .numeric = false}}};
-  const std::vector<MetricLook> looks = add_metric_columns(data, kColumns, table);
+  const std::span<const MetricColumn> columns(kColumns);
+  const size_t shown = columns.size() - (served_elsewhere(data) ? 0 : kOutcomes);
+  const std::vector<MetricLook> looks = add_metric_columns(data, columns.first(shown), table);
   std::vector<const CellData*> cells;
   for (const CellData& cell : data.cells) {
     if (cell.row.cell.kind != results::CellKind::serving || !cell.counts()) continue;

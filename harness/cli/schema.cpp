@@ -36,9 +36,13 @@ experiment::Components registered_components() {
 
 int run(const Options& /*options*/) {
   nlohmann::json schema = experiment::config_schema(registered_components());
-  schema["$defs"][fmt::format("method.{}", evaluate::kServerEntry)]["properties"]["settings"] = {
-      {"type", "object"},
-      {"description", "options of the server by name, as labels: whoever starts it gives them to it"}};
+  nlohmann::json& server = schema["$defs"][fmt::format("method.{}", evaluate::kServerEntry)]["properties"];
+  server["settings"] = {{"type", "object"},
+                        {"description", "options of the server by name: whoever starts it gives them to it"}};
+  server["start"] = {{"type", "array"},
+                     {"items", {{"type", "string"}}},
+                     {"minItems", 1},
+                     {"description", "words of a command by which the run starts the server (docs/endpoints.md)"}};
   print(fmt::format("{}\n", schema.dump(2)));
   return 0;
 }

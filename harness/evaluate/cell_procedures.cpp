@@ -12,9 +12,10 @@
 #include "harness/evaluate/perplexity.h"
 #include "harness/evaluate/quality.h"
 #include "harness/evaluate/remote_prefix.h"
-#include "harness/evaluate/served_quality.h"
+#include "harness/evaluate/served_cells.h"
 #include "harness/evaluate/served_timing.h"
 #include "harness/evaluate/serving.h"
+#include "harness/evaluate/shared_prefix.h"
 #include "harness/evaluate/stored_contexts.h"
 #include "harness/evaluate/timing.h"
 #include "metrics/registry.h"
@@ -39,9 +40,9 @@ uint64_t seed_of(const OpenTask& open) { return static_cast<uint64_t>(open.confi
 
 // --- quality and noise floor
 
-Request scored_request(const OpenTask& open) {
-  Request request = open.model.request(sample_of(open), open.config.engine,
-                                       score_metrics(open.samples.info(), open.config), open.question);
+Request scored_request(const OpenTask& open, const datasets::Sample& sample) {
+  Request request =
+      open.model.request(sample, open.config.engine, score_metrics(open.samples.info(), open.config), open.question);
   request.judged = judge_metrics(open.samples.info(), open.config);
   request.selections = lists_metric(open.config, metrics::kAttentionHitRate.name);
   request.retrievals = open.task.model.device == "cpu";  // a device would have to bring its keys to the host
@@ -74,20 +75,20 @@ CompletionEndpoint& baseline_server(const OpenTask& open) {
   return open.model.server(*baseline);
 }
 
-std::string form_of(const OpenTask& open) { return prompt_form(open.task.model.prompts, open.task.model.engine); }
-
-std::vector<SampleOutcome> served_cells(const OpenTask& open, const Request& request) {
-  refuse_scored_text(open, request);
-  std::vector<ServedSetting> settings;
-  for (const experiment::PlannedCell* cell : open.task.cells) {
-    settings.push_back({.server = &open.model.server(*cell->method), .baseline = cell->method->baseline});
-  }
-  return evaluate_quality_served(baseline_server(open), request, form_of(open), settings);
+/// A sample that is asked while others are read.
+std::shared_ptr<const AskedSamples> asked_sample(const OpenTask& open, int64_t index) {
+  auto asked = std::make_shared<AskedSamples>();
+  asked->samples.push_back(*open.samples.at(index));
+  asked->requests.push_back(scored_request(open, asked->samples.front()));
+  refuse_scored_text(open, asked->requests.front());
+  return asked;
 }
 
 std::vector<SampleOutcome> quality_cell(const OpenTask& open) {
-  const Request request = scored_request(open);
-  if (open.task.model.behind_endpoint()) return served_cells(open, request);
+  if (open.task.model.behind_endpoint()) {
+    return open.served.quality(open, [&](int64_t index) { return asked_sample(open, index); });
+  }
+  const Request request = scored_request(open, sample_of(open));
   if (open.model.elsewhere() != nullptr) return cells_elsewhere(open, request);
   Transformer& model = open.model.transformer();
   if (is_scored_text(*request.sample)) return evaluate_perplexity(model, request, open.methods, kPrefillChunk);
@@ -95,10 +96,10 @@ std::vector<SampleOutcome> quality_cell(const OpenTask& open) {
 }
 
 std::vector<SampleOutcome> noise_floor_cell(const OpenTask& open) {
-  const Request request = scored_request(open);
+  const Request request = scored_request(open, sample_of(open));
   if (open.task.model.behind_endpoint()) {
     refuse_scored_text(open, request);
-    return {evaluate_noise_floor_served(baseline_server(open), request, form_of(open))};
+    return {evaluate_noise_floor_served(baseline_server(open), request, open.task.model.prompts)};
   }
   if (open.model.elsewhere() != nullptr) return cells_elsewhere(open, request, kOtherChunk);
   Transformer& model = open.model.transformer();
@@ -130,7 +131,8 @@ std::vector<SampleOutcome> timing_cell(const OpenTask& open) {
   return outcomes_of(open.methods, [&](const EvaluatedMethod& method) {
     if (open.task.model.behind_endpoint()) {
       const experiment::PlannedCell* cell = open.task.cells[static_cast<size_t>(&method - open.methods.data())];
-      return evaluate_timing_served(open.model.server(*cell->method), request, form_of(open), timing_of(open, method));
+      return evaluate_timing_served(open.model.server(*cell->method), request, open.task.model.prompts,
+                                    timing_of(open, method));
     }
     return evaluate_timing(open.model.transformer(), request, method, timing_of(open, method));
   });
@@ -151,32 +153,50 @@ std::vector<SampleOutcome> remote_prefix_cell(const OpenTask& open) {
 
 // --- serving
 
-/// The point's samples: the next so many of the workload after those of the points before; as contexts, the first.
-std::vector<datasets::Sample> point_samples(const OpenTask& open) {
+/// A point's samples: the next so many of the workload after those of the points before; as contexts, the first.
+std::vector<datasets::Sample> point_samples(const OpenTask& open, int64_t point) {
   const json identity = json::parse(open.task.cells.front()->record.engine_json);
   const auto count = identity.at("requests").get<int64_t>();
-  const int64_t first = open.config.contexts ? 0 : open.task.sample_index * count;
+  const int64_t first = open.config.contexts ? 0 : point * count;
   std::vector<datasets::Sample> samples;
   for (int64_t i = 0; i < count; ++i) samples.push_back(*open.samples.at(first + i));
   return samples;
 }
 
-std::vector<SampleOutcome> serving_cell(const OpenTask& open) {
+/// A point's requests, with the text that all begin with where there is one.
+AskedSamples served_requests(const OpenTask& open, int64_t point) {
   const experiment::ServingSettings& settings = *open.config.serving;
   const EngineSettings engine = engine_of(open.config, open.task.workload, open.task.kind);
-  const std::vector<datasets::Sample> samples = point_samples(open);
-  std::vector<Request> requests;
-  for (const datasets::Sample& sample : samples) {
-    requests.push_back(
-        open.model.request(sample, engine, score_metrics(open.samples.info(), open.config), open.question));
+  AskedSamples asked{.samples = point_samples(open, point), .requests = {}};
+  if (settings.shared_prefix > 0) {
+    const std::string prefix = prefix_text(open.model.tokens(), settings.shared_prefix);
+    for (datasets::Sample& sample : asked.samples) put_in_front(prefix, sample);
   }
-  return evaluate_serving(open.model.transformer(),
-                          {.settings = settings,
-                           .requests = requests,
-                           .point = static_cast<size_t>(open.task.sample_index),
-                           .seed = seed_of(open),
-                           .machine = serving_machine(settings.hardware, open.hardware)},
-                          open.methods);
+  for (const datasets::Sample& sample : asked.samples) {
+    Request& request = asked.requests.emplace_back(
+        open.model.request(sample, engine, score_metrics(open.samples.info(), open.config), open.question));
+    if (settings.ignore_eos) request.stop = {.max_new_tokens = request.stop.max_new_tokens};
+  }
+  return asked;
+}
+
+ServingTask serving_task(const OpenTask& open, const AskedSamples& asked, int64_t point) {
+  const experiment::ServingSettings& settings = *open.config.serving;
+  return {.settings = settings,
+          .requests = asked.requests,
+          .point = static_cast<size_t>(point),
+          .seed = seed_of(open),
+          .machine = serving_machine(settings.hardware, open.hardware)};
+}
+
+std::vector<SampleOutcome> serving_cell(const OpenTask& open) {
+  if (open.task.model.behind_endpoint()) {
+    return open.served.serving(
+        open, [&](int64_t point) { return std::make_shared<const AskedSamples>(served_requests(open, point)); },
+        [&](const AskedSamples& asked, int64_t point) { return serving_task(open, asked, point); });
+  }
+  const AskedSamples asked = served_requests(open, open.task.sample_index);
+  return evaluate_serving(open.model.transformer(), serving_task(open, asked, open.task.sample_index), open.methods);
 }
 
 /// The samples as contexts with the questions of the config's file about each, or with questions made from its text.
@@ -211,7 +231,7 @@ AnswerSimilarity similarity_by(const std::string& metric) {
 
 std::vector<SampleOutcome> stored_contexts_cell(const OpenTask& open) {
   const EngineSettings engine = engine_of(open.config, open.task.workload, open.task.kind);
-  const std::vector<datasets::Sample> samples = point_samples(open);
+  const std::vector<datasets::Sample> samples = point_samples(open, open.task.sample_index);
   const std::vector<ContextWithQueries> asked = contexts_of(open, samples, engine);
   return evaluate_stored_contexts(
       open.model.transformer(),

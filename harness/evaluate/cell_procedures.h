@@ -13,6 +13,8 @@
 
 namespace kvarena::evaluate {
 
+class ServedCells;
+
 /// A task with its model, samples and methods at hand.
 struct OpenTask {
   const experiment::ExperimentConfig& config;
@@ -20,6 +22,7 @@ struct OpenTask {
   LoadedModel& model;
   SampleCursor& samples;
   std::span<const EvaluatedMethod> methods;
+  ServedCells& served;                    // of a model behind an endpoint
   std::optional<Prefill>* context;        // evaluate_quality()'s; null where no other sample asks about it
   experiment::Question question;          // protocol of the cells
   const std::filesystem::path& hardware;  // folder of the machines that modelled clocks describe

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
@@ -18,6 +19,7 @@ using nlohmann::json;
 
 constexpr const char* kAnswer = "a completion of an OpenAI-compatible server";
 constexpr int64_t kLikeliest = 20;  // tokens named for a step; servers refuse more
+constexpr int64_t kWholeVocabulary = 1 << 20;
 constexpr int64_t kMostTokens = int64_t{1} << 40;
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -31,12 +33,21 @@ std::optional<int64_t> count_of(const json& object, const char* name) {
   return std::clamp<int64_t>(value.get<int64_t>(), 0, kMostTokens);
 }
 
+/// A word that no request had before.
+std::string new_salt() {
+  static std::atomic<int64_t> asked = 0;
+  return fmt::format("{:x}-{}", std::chrono::system_clock::now().time_since_epoch().count(), ++asked);
+}
+
 std::string key_in(const std::string& variable) {
   if (variable.empty()) return "";
   const char* key = std::getenv(variable.c_str());
   if (key != nullptr && *key != '\0') return key;
   fail({.place = fmt::format("environment variable {}", variable), .found = "nothing", .expected = "the server's key"});
 }
+
+/// The name of tokens in lists of the likeliest ones, as vLLM writes it: texts of tokens may be alike.
+std::string named(int64_t id) { return fmt::format("token_id:{}", id); }
 
 /// Members of a request that are written alike for all kinds of answers.
 json body_of(const CompletionQuery& query, const ServerSettings& settings) {
@@ -64,12 +75,10 @@ json body_of(const CompletionQuery& query, const ServerSettings& settings) {
   if (query.ignore_end) body["ignore_eos"] = true;
   if (engine == "vllm" || engine == "kvarena") body["return_token_ids"] = true;
   if (engine == "kvarena" && query.context_tokens > 0) body["context_tokens"] = query.context_tokens;
-  if (engine == "llama.cpp") body["cache_prompt"] = false;
-  if (engine == "vllm" && query.fresh) {
-    static std::atomic<int64_t> asked = 0;
-    const auto now = std::chrono::system_clock::now().time_since_epoch().count();
-    body["cache_salt"] = fmt::format("{:x}-{}", now, ++asked);
-  }
+  if (engine == "llama.cpp") body["cache_prompt"] = !query.shares.empty();
+  const bool salts = engine == "vllm" || engine == "sglang";
+  if (salts && query.fresh) body["cache_salt"] = new_salt();
+  if (salts && !query.shares.empty()) body["cache_salt"] = query.shares;
   return body;
 }
 
@@ -185,6 +194,23 @@ std::vector<metrics::NamedStep> steps_of(const json& reply, size_t from, size_t 
   return steps;
 }
 
+/// The likeliest tokens of an answer of one token in llama.cpp's own form, with the log-probability of `wanted`, minus
+/// infinity where it is not among them. Nothing where it names none.
+std::optional<metrics::NamedStep> native_step(const json& reply, int32_t wanted) {
+  const json steps = member(reply, "completion_probabilities");
+  const json tops = member(steps.is_array() && !steps.empty() ? steps.front() : json(), "top_logprobs");
+  if (!tops.is_array() || tops.empty()) return std::nullopt;
+  metrics::NamedStep step{
+      .token = named(wanted), .log_probability = -std::numeric_limits<double>::infinity(), .likeliest = {}};
+  for (const json& top : tops) {
+    const json id = member(top, "id"), value = member(top, "logprob");
+    if (!id.is_number_integer() || !value.is_number()) return std::nullopt;
+    if (id == wanted) step.log_probability = value.get<double>();
+    if (std::ssize(step.likeliest) < kLikeliest) step.likeliest[named(id.get<int64_t>())] = value.get<double>();
+  }
+  return step;
+}
+
 }  // namespace
 
 CompletionEndpoint::CompletionEndpoint(ServerSettings settings)
@@ -196,6 +222,20 @@ CompletionEndpoint::CompletionEndpoint(ServerSettings settings)
 
 HttpRequest CompletionEndpoint::request(const std::string& path) const {
   return {.url = settings_.url + path, .key = key_, .body = "", .timeout_s = settings_.timeout_s, .on_data = {}};
+}
+
+long CompletionEndpoint::status_of(const std::string& path) const {
+  constexpr int64_t kSeconds = 5;
+  HttpRequest asked = request(path);
+  asked.timeout_s = kSeconds;
+  return exchange(asked).status;
+}
+
+bool CompletionEndpoint::answers() const { return status_of("/v1/models") != 0; }
+
+bool CompletionEndpoint::healthy() const {
+  const long health = status_of("/health");
+  return health == 200 || (health == 404 && status_of("/v1/models") == 200);
 }
 
 std::string CompletionEndpoint::get(const std::string& path) const {
@@ -276,12 +316,70 @@ CompletionAnswer CompletionEndpoint::stream(const CompletionQuery& query) const 
   return std::move(reader).finish();
 }
 
-bool CompletionEndpoint::scores_texts() const {
-  return settings_.engine == "vllm" || settings_.engine == "sglang" || settings_.engine == "kvarena";
+bool CompletionEndpoint::scores_texts() const { return settings_.engine != "openai"; }
+
+json CompletionEndpoint::post(const std::string& path, const json& body) const {
+  HttpRequest asked = request(path);
+  asked.body = dump(body);
+  const HttpReply reply = exchange(asked);
+  return reply.status == 200 ? json::parse(reply.body, nullptr, false) : json();
+}
+
+CompletionEndpoint::Rendered CompletionEndpoint::render(
+    const std::vector<std::pair<std::string, std::string>>& messages) const {
+  json body = {{"model", settings_.model}};
+  for (const auto& [role, content] : messages) body["messages"].push_back({{"role", role}, {"content", content}});
+  if (settings_.engine == "llama.cpp") {
+    const json text = member(post("/apply-template", body), "prompt");
+    return text.is_string() ? Rendered(text.get<std::string>()) : Rendered();
+  }
+  if (settings_.engine == "vllm") {
+    body["add_generation_prompt"] = true;
+    const json tokens = member(post("/tokenize", body), "tokens");
+    const bool ids =
+        tokens.is_array() && std::ranges::all_of(tokens, [](const json& id) { return id.is_number_integer(); });
+    return ids ? Rendered(tokens.get<std::vector<int32_t>>()) : Rendered();
+  }
+  body["max_tokens"] = 1;
+  const auto count = count_of(member(post("/v1/chat/completions", body), "usage"), "prompt_tokens");
+  return count ? Rendered(*count) : Rendered();
+}
+
+/// Steps of llama.cpp's server, which names the likeliest tokens behind a prompt but scores none: it is asked for one
+/// token behind each beginning of the continuation, and keeps the prompt from one request to the next.
+std::vector<metrics::NamedStep> CompletionEndpoint::score_by_steps(const CompletionQuery& query,
+                                                                   std::span<const int32_t> continuation) const {
+  std::vector<int32_t> tokens = query.tokens;
+  std::vector<metrics::NamedStep> steps;
+  const auto ask = [&](int32_t wanted, int64_t named_tokens) {
+    HttpRequest asked = request("/completion");
+    asked.body = dump({{"prompt", tokens},
+                       {"n_predict", 1},
+                       {"n_probs", named_tokens},
+                       {"temperature", 0},
+                       {"cache_prompt", true},
+                       {"model", settings_.model}});
+    int64_t retries = 0;
+    const HttpReply reply = exchange_patiently(asked, settings_.patience, retries, kAnswer, settings_.key_variable);
+    return native_step(json::parse(reply.body, nullptr, false), wanted);
+  };
+  for (const int32_t token : continuation) {
+    auto step = ask(token, kLikeliest);
+    if (step && std::isinf(step->log_probability)) step = ask(token, kWholeVocabulary);
+    if (!step || std::isinf(step->log_probability)) {
+      fail({.place = shown_url(settings_.url),
+            .found = fmt::format("no log-probability of token {} of a given text", tokens.size()),
+            .expected = "\"completion_probabilities\", as llama.cpp's server has them"});
+    }
+    steps.push_back(std::move(*step));
+    tokens.push_back(token);
+  }
+  return steps;
 }
 
 std::vector<metrics::NamedStep> CompletionEndpoint::score(CompletionQuery query,
                                                           std::span<const int32_t> continuation) const {
+  if (settings_.engine == "llama.cpp") return score_by_steps(query, continuation);
   const size_t from = query.tokens.size();
   query.tokens.insert(query.tokens.end(), continuation.begin(), continuation.end());
   query.max_tokens = 0;
@@ -289,7 +387,7 @@ std::vector<metrics::NamedStep> CompletionEndpoint::score(CompletionQuery query,
   query.stop_token.reset();
   json body = body_of(query, settings_);
   body.update({{"echo", true}, {"logprobs", kLikeliest}});
-  if (settings_.engine == "vllm") body["return_tokens_as_token_ids"] = true;  // texts of tokens may be alike
+  if (settings_.engine != "sglang") body["return_tokens_as_token_ids"] = true;  // texts of tokens may be alike
   HttpRequest asked = request("/v1/completions");
   asked.body = dump(body);
   int64_t retries = 0;

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "harness/evaluate/http_client.h"
@@ -37,6 +39,7 @@ struct CompletionQuery {
   SamplingSettings sampling;
   bool ignore_end = false;
   bool fresh = false;  // without what the server keeps of other prompts, where it can be told
+  std::string shares;  // not empty: with what it keeps of prompts that have the same word here, where it can be told
 };
 
 struct CompletionAnswer {
@@ -61,6 +64,10 @@ class CompletionEndpoint {
   /// Throws UserError where the key is absent. Asks nothing yet.
   explicit CompletionEndpoint(ServerSettings settings);
 
+  /// Whether anything answers there, and whether it is ready for requests. Tried once, within seconds.
+  [[nodiscard]] bool answers() const;
+  [[nodiscard]] bool healthy() const;
+
   /// Engine and version as the server tells it: "vllm 0.11.0". Throws UserError where the server has not the model.
   [[nodiscard]] const std::string& version();
 
@@ -75,6 +82,11 @@ class CompletionEndpoint {
   [[nodiscard]] std::vector<metrics::NamedStep> score(CompletionQuery query,
                                                       std::span<const int32_t> continuation) const;
 
+  /// A conversation as the server's own chat template has it: its text, its tokens, or how many there are; nothing
+  /// where it does not tell.
+  using Rendered = std::variant<std::monostate, std::string, std::vector<int32_t>, int64_t>;
+  [[nodiscard]] Rendered render(const std::vector<std::pair<std::string, std::string>>& messages) const;
+
   /// Values of /metrics that tell of caches and preemptions, summed over labels; empty where there are none.
   [[nodiscard]] std::map<std::string, double> cache_metrics() const;
 
@@ -82,8 +94,13 @@ class CompletionEndpoint {
 
  private:
   [[nodiscard]] HttpRequest request(const std::string& path) const;
+  [[nodiscard]] long status_of(const std::string& path) const;
   [[nodiscard]] std::string get(const std::string& path) const;
   [[nodiscard]] std::string choose_model() const;
+  /// The reply to a POST, null where it is none.
+  [[nodiscard]] nlohmann::json post(const std::string& path, const nlohmann::json& body) const;
+  [[nodiscard]] std::vector<metrics::NamedStep> score_by_steps(const CompletionQuery& query,
+                                                               std::span<const int32_t> continuation) const;
   void require_model(const std::string& body, const std::string& answered) const;
 
   ServerSettings settings_;

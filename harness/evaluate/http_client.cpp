@@ -78,7 +78,10 @@ HttpReply exchange(const HttpRequest& request) {
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, append);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &receiver);
   const CURLcode code = curl_easy_perform(curl);
-  if (code != CURLE_OK) return {.status = 0, .body = curl_easy_strerror(code), .retry_after_s = {}};
+  if (code != CURLE_OK) {
+    const bool late = code == CURLE_OPERATION_TIMEDOUT;
+    return {.status = 0, .body = curl_easy_strerror(code), .retry_after_s = {}, .timed_out = late};
+  }
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &reply.status);
   curl_off_t wait = 0;
   if (curl_easy_getinfo(curl, CURLINFO_RETRY_AFTER, &wait) == CURLE_OK && wait > 0) {
@@ -124,12 +127,16 @@ HttpReply exchange_patiently(const HttpRequest& request, const Patience& patienc
     const bool again = is_worth_repeating(reply.status) && attempt < patience.tries;
     if (!again || pause_s > std::max(patience.longest_wait_s, wait_s)) {
       const bool patient = reply.retry_after_s.value_or(0) <= patience.longest_wait_s;
-      fail({.place = place,
-            .found = fmt::format("{}{}{}", words_of(request, reply),
-                                 attempt > 1 ? fmt::format(" (after {} tries)", attempt) : "",
-                                 patient ? "" : fmt::format("; it asks to wait {} s", *reply.retry_after_s)),
-            .expected = expected,
-            .action = reply.status == 401 || reply.status == 403 ? fmt::format("check {}", key_name) : ""});
+      const bool key = reply.status == 401 || reply.status == 403;
+      const ErrorParts parts{
+          .place = place,
+          .found = fmt::format("{}{}{}", words_of(request, reply),
+                               attempt > 1 ? fmt::format(" (after {} tries)", attempt) : "",
+                               patient ? "" : fmt::format("; it asks to wait {} s", *reply.retry_after_s)),
+          .expected = expected,
+          .nearest = "",
+          .action = key ? fmt::format("check {}", key_name) : ""};
+      throw RequestFailed(describe(parts), reply);
     }
     ++retries;
     if (patience.on_retry) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "harness/core/error.h"
+
 namespace kvarena::evaluate {
 
 struct HttpRequest {
@@ -22,6 +24,22 @@ struct HttpReply {
   long status = 0;
   std::string body;
   std::optional<double> retry_after_s;
+  bool timed_out = false;  // the time of the request was up
+};
+
+/// A request without a reply of status 200.
+class RequestFailed : public UserError {
+ public:
+  RequestFailed(const std::string& what, const HttpReply& reply)
+      : UserError(what), status_(reply.status), timed_out_(reply.timed_out) {}
+  /// Whether there was no room for it: 429 or 503.
+  [[nodiscard]] bool refused() const { return status_ == 429 || status_ == 503; }
+  /// Whether it took too long, for us or for the server: 408 or 504.
+  [[nodiscard]] bool timed_out() const { return timed_out_ || status_ == 408 || status_ == 504; }
+
+ private:
+  long status_;
+  bool timed_out_;
 };
 
 [[nodiscard]] HttpReply exchange(const HttpRequest& request);
@@ -35,8 +53,9 @@ struct Patience {
 };
 
 /// The reply with status 200, after tries that `retries` counts where the connection fails, and on 408, 429 and 5xx.
-/// Throws UserError with what the endpoint said when tries are used up, when it asks for a wait that is too long, and
-/// where repeating is of no use. `expected` and `key_name` are for the message: what was wanted, where the key is from.
+/// Throws RequestFailed with what the endpoint said when tries are used up, when it asks for a wait that is too long,
+/// and where repeating is of no use. `expected` and `key_name` are for the message: what was wanted, where the key is
+/// from.
 [[nodiscard]] HttpReply exchange_patiently(const HttpRequest& request, const Patience& patience, int64_t& retries,
                                            const std::string& expected, const std::string& key_name);
 

@@ -121,7 +121,8 @@ LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesys
       template_(pick_template(opened_, entry)),
       tokens_(*opened_.tokenizer),
       fitted_folder_(home / "fitted"),
-      machine_(std::move(machine)) {
+      machine_(std::move(machine)),
+      home_(home) {
   if (!entry.elsewhere() || entry.behind_endpoint()) return;
   elsewhere_ = std::make_unique<TransformersEngine>(entry.file(home), entry.dtype, entry.device);
 }
@@ -129,14 +130,53 @@ LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesys
 LoadedModel::~LoadedModel() = default;
 
 CompletionEndpoint& LoadedModel::server(const experiment::ComponentEntry& method) {
-  ServerSettings settings = server_of(entry_, method);
-  auto& server = servers_[settings.url + "\n" + settings.model];
+  const bool up = started_ && started_for_ == method.label && started_->alive();
+  if (method.starts_server() && !up) {
+    started_.reset();  // before another takes its place
+    started_ = start_server(entry_, method, home_);
+    started_for_ = method.label;
+  }
+  auto& server = servers_[method.label];
   if (!server) {
-    auto made = std::make_unique<CompletionEndpoint>(std::move(settings));
+    auto made = std::make_unique<CompletionEndpoint>(server_of(entry_, method));
     (void)made->version();
     server = std::move(made);
   }
   return *server;
+}
+
+const LoadedModel::ServerFacts& LoadedModel::server_facts(const experiment::ComponentEntry& method) {
+  const auto known = server_facts_.find(method.label);
+  if (known != server_facts_.end()) return known->second;
+  CompletionEndpoint& server = this->server(method);
+  ServerFacts facts{.version = server.version(), .chat_template = compare_templates(server)};
+  if (method.starts_server()) started_.reset();
+  return server_facts_[method.label] = std::move(facts);
+}
+
+std::string LoadedModel::compare_templates(const CompletionEndpoint& server) const {
+  if (entry_.chat_template == "none") return "not asked";
+  const std::vector<std::pair<std::string, std::string>> turns = {
+      {"user", "Who?"}, {"assistant", "Ann."}, {"user", "Why?"}};
+  std::vector<ChatMessage> messages;
+  for (const auto& [role, content] : turns) messages.push_back({role, content});
+  const std::string text = template_.render(messages, /*add_generation_prompt=*/true);
+  const std::vector<int32_t> tokens = opened_.tokenizer->encode(text, {.add_special = false});
+  constexpr const char* kSame = "as ours";
+  const CompletionEndpoint::Rendered theirs = server.render(turns);
+  if (const auto* other = std::get_if<std::string>(&theirs)) {
+    return *other == text ? kSame : fmt::format("not ours: {}", shown_words(*other, ""));
+  }
+  if (const auto* other = std::get_if<std::vector<int32_t>>(&theirs)) {
+    return *other == tokens ? kSame
+                            : fmt::format("not ours: {}",
+                                          shown_words(opened_.tokenizer->decode(*other, {.skip_special = false}), ""));
+  }
+  if (const auto* count = std::get_if<int64_t>(&theirs)) {
+    return *count == std::ssize(tokens) ? "as long as ours"
+                                        : fmt::format("not ours: {} tokens, of ours {}", *count, tokens.size());
+  }
+  return "not told";
 }
 
 TransformerOptions LoadedModel::options() const {

@@ -11,6 +11,7 @@
 #include "harness/engine/model_facts.h"
 #include "harness/evaluate/completion_endpoint.h"
 #include "harness/evaluate/request.h"
+#include "harness/evaluate/server_process.h"
 #include "harness/experiment/config.h"
 #include "harness/model/open_model.h"
 #include "harness/model/transformer.h"
@@ -53,8 +54,16 @@ class LoadedModel {
   [[nodiscard]] Transformer& transformer();
   /// The engine that computes instead of transformer(); null where that does, and of a model behind an endpoint.
   [[nodiscard]] TransformersEngine* elsewhere() { return elsewhere_.get(); }
-  /// The server of a method's entry, asked for its version once. Throws UserError where it does not answer.
+  /// The server of a method's entry, asked for its version once. One that the entry says how to start is started, and
+  /// ends when another is. Throws UserError where it does not answer.
   [[nodiscard]] CompletionEndpoint& server(const experiment::ComponentEntry& method);
+  /// Facts about a server, which then need not be up: its engine's version, and how its chat template's rendering of a
+  /// conversation compares with ours.
+  struct ServerFacts {
+    std::string version;
+    std::string chat_template;
+  };
+  [[nodiscard]] const ServerFacts& server_facts(const experiment::ComponentEntry& method);
   /// Facts that methods may know of the model; valid as long as this object. Null where another engine computes.
   [[nodiscard]] std::shared_ptr<const ModelFacts> facts();
 
@@ -75,6 +84,8 @@ class LoadedModel {
  private:
   /// The sample as text, with template and answer prefix.
   [[nodiscard]] std::string render(const datasets::Sample& sample) const;
+  /// "as ours", or how the server's rendering of a conversation differs.
+  [[nodiscard]] std::string compare_templates(const CompletionEndpoint& server) const;
   /// Whether the model's chat template is put around the sample's messages.
   [[nodiscard]] bool templated(const datasets::Sample& sample) const;
 
@@ -86,7 +97,11 @@ class LoadedModel {
   std::shared_ptr<const storage::Hierarchy> machine_;
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<TransformersEngine> elsewhere_;
-  std::map<std::string, std::unique_ptr<CompletionEndpoint>> servers_;  // by address and model
+  std::filesystem::path home_;
+  std::map<std::string, std::unique_ptr<CompletionEndpoint>> servers_;  // by method's label, as the next
+  std::map<std::string, ServerFacts> server_facts_;
+  std::unique_ptr<ServerProcess> started_;
+  std::string started_for_;  // label of a method
   std::shared_ptr<const ModelFacts> facts_;
 };
 

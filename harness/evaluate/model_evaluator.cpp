@@ -43,6 +43,13 @@ EvaluatedMethod build_method(const ComponentEntry& entry) {
           .retrieves = family == Family::retrieval};
 }
 
+/// Whether `kvarena serve` is behind all entries, which alone compresses a context that a question follows.
+bool all_serve_here(const experiment::ExperimentConfig& config, const ModelEntry& model) {
+  return std::ranges::all_of(config.methods, [&](const ComponentEntry& method) {
+    return method.name != kServerEntry || server_of(model, method).engine == "kvarena";
+  });
+}
+
 constexpr int64_t kAnyLength = std::numeric_limits<int64_t>::max();
 
 /// Most tokens of a prompt: the window less the answer and the additions of the chat template.
@@ -243,7 +250,7 @@ experiment::Question ModelEvaluator::question_of(const ModelEntry& model, const 
   if (config_.contexts) only = Question::unseen;
   const bool stored = config_.serving && config_.serving->stored_prompts;
   if (config_.remote_prefix || stored) only = Question::seen;
-  if (model.behind_endpoint() && model.engine != "kvarena") only = Question::seen;
+  if (model.behind_endpoint() && !all_serve_here(config_, model)) only = Question::seen;
   if (only && workload.question.value_or(*only) != *only) {
     fail({.place = fmt::format("workload {}: question", workload.label),
           .found = name(*workload.question),
@@ -334,8 +341,11 @@ std::string ModelEvaluator::protocol_card(const ModelEntry& model, const Compone
   if (!sampling.greedy()) card["top_p"] = sampling.top_p;
   if (opened.elsewhere() != nullptr) card["engine"] = opened.elsewhere()->version();
   if (model.behind_endpoint()) {
-    card["engine"] = opened.server(method).version();
-    card["prompts"] = prompt_form(model.prompts, model.engine);
+    const ServerSettings server = server_of(model, method);
+    const LoadedModel::ServerFacts& facts = opened.server_facts(method);
+    card["engine"] = facts.version;
+    card["server_template"] = facts.chat_template;
+    card["prompts"] = prompt_form(model.prompts, server.engine);
     card["dtype"] = card["kv_dtype"] = "the server's";
     card["kl_temperature"] = 1;
   }
@@ -380,6 +390,7 @@ void ModelEvaluator::begin_model(const ModelEntry& model, const experiment::Engi
 
 void ModelEvaluator::end_model(const ModelEntry& model) {
   open_ = {};
+  served_.erase(model.label);
   std::erase_if(cursors_, [&](const auto& item) { return item.first.starts_with(model.label + "\n"); });
   models_.erase(model.label);
 }
@@ -421,6 +432,7 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate(const experiment
                                            .model = loaded(task.model),
                                            .samples = samples,
                                            .methods = open_.methods,
+                                           .served = served_[task.model.label],
                                            .context = shared ? &open_.prompt : nullptr,
                                            .question = question,
                                            .hardware = paths_.hardware});

@@ -13,6 +13,7 @@
 #include "harness/evaluate/loaded_model.h"
 #include "harness/evaluate/method_files.h"
 #include "harness/evaluate/sample_cursor.h"
+#include "harness/evaluate/served_cells.h"
 #include "harness/experiment/evaluator.h"
 #include "harness/experiment/plan.h"
 
@@ -92,6 +93,7 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::map<std::string, std::vector<results::RunInput>> method_inputs_;  // by model and method label
   std::map<std::string, std::vector<MethodFile>> method_files_;          // in the same way
   OpenContext open_;                                                     // gone before the models
+  std::map<std::string, ServedCells> served_;                            // by label of the model; likewise
 };
 
 /// Checks of a config's names and settings against the registries.

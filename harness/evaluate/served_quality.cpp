@@ -20,43 +20,19 @@ using experiment::SampleOutcome;
 using metrics::NamedStep;
 using nlohmann::json;
 
-/// A server's answer, and what its counters did meanwhile.
-struct Served {
-  CompletionAnswer answer;
-  ForeignSession session;
-  json counters = json::object();
-  double seconds = 0;
-};
-
-/// Totals as their growth, others as they are afterwards.
-json counters_between(const std::map<std::string, double>& before, const std::map<std::string, double>& after) {
-  json counters = json::object();
-  for (const auto& [name, value] : after) {
-    const auto old = before.find(name);
-    counters[name] = name.ends_with("_total") && old != before.end() ? value - old->second : value;
-  }
-  return counters;
-}
-
-Served ask(const CompletionEndpoint& server, const Request& request, const std::string& form) {
-  Served served;
-  const CompletionQuery query = query_of(request, form);
+AskedServer ask(const CompletionEndpoint& server, const Request& request, const std::string& prompts) {
+  AskedServer asked;
+  const CompletionQuery query = query_of(request, prompt_form(prompts, server.settings().engine));
   const auto begin = std::chrono::steady_clock::now();
   const auto before = server.cache_metrics();
-  served.answer = server.complete(query);
-  served.counters = counters_between(before, server.cache_metrics());
-  served.session.tokens = answer_tokens(served.answer, request, query);
-  served.session.finish = served.answer.stopped ? FinishReason::stop : FinishReason::length;
-  served.session.resident_bytes = served.answer.resident_bytes.value_or(0);
-  served.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return served;
+  asked.answer = server.complete(query);
+  asked.counters_json = counters_between(before, server.cache_metrics()).dump();
+  asked.session.tokens = answer_tokens(asked.answer, request, query);
+  asked.session.finish = asked.answer.stopped ? FinishReason::stop : FinishReason::length;
+  asked.session.resident_bytes = asked.answer.resident_bytes.value_or(0);
+  asked.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return asked;
 }
-
-/// The baseline's answer, and its steps where the server scores texts.
-struct ServedReference {
-  Reference answer;
-  std::vector<NamedStep> steps;
-};
 
 std::vector<NamedStep> score(const CompletionEndpoint& server, const Request& request,
                              std::span<const int32_t> continuation) {
@@ -64,17 +40,9 @@ std::vector<NamedStep> score(const CompletionEndpoint& server, const Request& re
   return server.score(query_of(request, "tokens"), continuation);
 }
 
-ServedReference reference_of(const Served& served, const CompletionEndpoint& server, const Request& request) {
-  ServedReference reference;
-  reference.answer.tokens = served.session.tokens;
-  reference.answer.bytes = served.session.resident_bytes;
-  reference.steps = score(server, request, served.session.tokens);
-  return reference;
-}
-
 /// Adds the distance along the reference; says whether a digit differs.
 bool add_topk(results::SampleResult& result, const std::vector<NamedStep>& full, const std::vector<NamedStep>& lossy) {
-  if (full.empty()) return false;
+  if (full.empty() || lossy.empty()) return false;
   KVARENA_ASSERT(full.size() == lossy.size(), "scores of two texts");
   std::vector<float> kl, lost;
   double kl_sum = 0, lost_sum = 0;
@@ -98,26 +66,20 @@ bool add_topk(results::SampleResult& result, const std::vector<NamedStep>& full,
   return differs;
 }
 
-SampleOutcome compare(const Served& served, const Request& request, const ServedReference& reference,
-                      const std::vector<NamedStep>& steps, bool baseline) {
-  SampleOutcome outcome = free_outcome(served.session, request, reference.answer);
-  results::SampleResult& result = outcome.result;
-  const bool far = add_topk(result, reference.steps, steps);
-  add_departure(result, served.session.tokens, reference.answer);
-  add_server_values(result, served.answer, request);
-  const bool differs = far || served.session.tokens != reference.answer.tokens ||
-                       served.session.resident_bytes != reference.answer.bytes;
-  result.active = baseline || differs;
-  result.activity_json = json{{"differs_from_baseline", differs}, {"server_metrics", served.counters}}.dump();
-  result.wall_s = served.seconds;
-  return outcome;
-}
-
 }  // namespace
 
 std::string prompt_form(const std::string& prompts, const std::string& engine) {
   if (prompts != "auto") return prompts;
   return engine == "openai" ? "text" : "tokens";
+}
+
+json counters_between(const std::map<std::string, double>& before, const std::map<std::string, double>& after) {
+  json counters = json::object();
+  for (const auto& [name, value] : after) {
+    const auto old = before.find(name);
+    counters[name] = name.ends_with("_total") && old != before.end() ? value - old->second : value;
+  }
+  return counters;
 }
 
 CompletionQuery query_of(const Request& request, const std::string& form) {
@@ -179,33 +141,50 @@ void add_server_values(results::SampleResult& result, const CompletionAnswer& an
   add(result, metrics::kUsageDifference, static_cast<double>(*answer.prompt_tokens - request.asked_tokens()));
 }
 
-std::vector<SampleOutcome> evaluate_quality_served(const CompletionEndpoint& baseline, const Request& request,
-                                                   const std::string& form, std::span<const ServedSetting> settings) {
-  const Served first = ask(baseline, request, form);
-  const ServedReference reference = reference_of(first, baseline, request);
-  std::vector<SampleOutcome> outcomes;
-  for (const ServedSetting& setting : settings) {
-    SampleOutcome& outcome = outcomes.emplace_back();
-    const std::string failure = failure_of([&] {
-      if (setting.baseline) {
-        outcome = compare(first, request, reference, reference.steps, /*baseline=*/true);
-        return;
-      }
-      const Served served = ask(*setting.server, request, form);
-      const std::vector<NamedStep> steps =
-          reference.steps.empty() ? std::vector<NamedStep>() : score(*setting.server, request, reference.answer.tokens);
-      outcome = compare(served, request, reference, steps, /*baseline=*/false);
-    });
-    if (!failure.empty()) outcome = {.failure = failure};
-  }
-  return outcomes;
+ServedReference ask_reference(const CompletionEndpoint& baseline, const Request& request, const std::string& prompts) {
+  ServedReference reference{.asked = ask(baseline, request, prompts), .answer = {}, .steps = {}};
+  reference.answer.tokens = reference.asked.session.tokens;
+  reference.answer.bytes = reference.asked.session.resident_bytes;
+  reference.steps = score(baseline, request, reference.answer.tokens);
+  return reference;
+}
+
+SettingAnswer ask_setting(const ServedSetting& setting, const Request& request, const std::string& prompts,
+                          const ServedReference& reference) {
+  if (setting.baseline) return {.asked = reference.asked, .steps = reference.steps, .baseline = true, .failure = {}};
+  SettingAnswer answer;
+  answer.failure = failure_of([&] {
+    answer.asked = ask(*setting.server, request, prompts);
+    if (!reference.steps.empty()) answer.steps = score(*setting.server, request, reference.answer.tokens);
+  });
+  return answer;
+}
+
+SampleOutcome outcome_of(const SettingAnswer& answer, const Request& request, const ServedReference& reference) {
+  if (!answer.failure.empty()) return {.failure = answer.failure};
+  const ForeignSession& session = answer.asked.session;
+  Reference full = reference.answer;
+  if (session.resident_bytes == 0) full.bytes = 0;  // this server does not tell its bytes
+  SampleOutcome outcome = free_outcome(session, request, full);
+  results::SampleResult& result = outcome.result;
+  const bool far = add_topk(result, reference.steps, answer.steps);
+  add_departure(result, session.tokens, full);
+  add_server_values(result, answer.asked.answer, request);
+  const bool differs = far || session.tokens != full.tokens || session.resident_bytes != full.bytes;
+  result.active = answer.baseline || differs;
+  result.activity_json =
+      json{{"differs_from_baseline", differs}, {"server_metrics", json::parse(answer.asked.counters_json)}}.dump();
+  result.wall_s = answer.asked.seconds;
+  return outcome;
 }
 
 SampleOutcome evaluate_noise_floor_served(const CompletionEndpoint& baseline, const Request& request,
-                                          const std::string& form) {
-  const ServedReference reference = reference_of(ask(baseline, request, form), baseline, request);
-  const Served again = ask(baseline, request, form);
-  return compare(again, request, reference, score(baseline, request, reference.answer.tokens), /*baseline=*/true);
+                                          const std::string& prompts) {
+  const ServedReference reference = ask_reference(baseline, request, prompts);
+  SettingAnswer again = ask_setting({.server = &baseline, .baseline = false}, request, prompts, reference);
+  if (!again.failure.empty()) throw UserError(again.failure);
+  again.baseline = true;
+  return outcome_of(again, request, reference);
 }
 
 }  // namespace kvarena::evaluate

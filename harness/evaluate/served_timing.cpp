@@ -65,8 +65,9 @@ double throughput_of(const std::vector<Streamed>& streams) {
 }  // namespace
 
 experiment::SampleOutcome evaluate_timing_served(const CompletionEndpoint& server, const Request& request,
-                                                 const std::string& form, const experiment::TimingSettings& settings) {
-  CompletionQuery query = query_of(request, form);
+                                                 const std::string& prompts,
+                                                 const experiment::TimingSettings& settings) {
+  CompletionQuery query = query_of(request, prompt_form(prompts, server.settings().engine));
   query.fresh = true;
   query.ignore_end = request.stop.stop_tokens.empty();
   for (int64_t i = 0; i < settings.warmup; ++i) (void)stream_together(server, query, settings.batch);

@@ -12,7 +12,7 @@ namespace kvarena::evaluate {
 /// each request's first over the time from the first of these to the last token. A request that fails counts in
 /// failed_requests; a repeat whose first request fails has no latency. Throws UserError where no repeat has one.
 [[nodiscard]] experiment::SampleOutcome evaluate_timing_served(const CompletionEndpoint& server, const Request& request,
-                                                               const std::string& form,
+                                                               const std::string& prompts,
                                                                const experiment::TimingSettings& settings);
 
 }  // namespace kvarena::evaluate

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
 #include "harness/engine/method_cost.h"
@@ -13,14 +12,12 @@
 #include "harness/evaluate/serving_point.h"
 #include "harness/evaluate/stored_start.h"
 #include "harness/evaluate/stored_values.h"
-#include "metrics/registry.h"
 
 namespace kvarena::evaluate {
 namespace {
 
 using experiment::SampleOutcome;
 using experiment::ServingSettings;
-using nlohmann::json;
 using results::Clock;
 using serving::ServingRun;
 
@@ -33,15 +30,6 @@ struct Served {
   std::vector<int64_t> full_bytes;  // of each prompt's full cache
   results::Storage storage = results::Storage::real;
 };
-
-double score_of(const Request& request, const ServedAnswer& answer) {
-  if (request.metrics.empty()) return 0;
-  const std::string text = answer_text(request, answer.tokens);
-  const json extras = json::parse(request.sample->extras);
-  return metrics::score_sample(metrics::find_metric(request.metrics.front()),
-                               {text, request.sample->references, extras})
-      .score;
-}
 
 Served serve_with(Transformer& model, const ServingTask& task, const Method& method, serving::Load load) {
   std::vector<ServedRequest> requests;
@@ -67,7 +55,7 @@ Served serve_with(Transformer& model, const ServingTask& task, const Method& met
   for (size_t i = 0; i < task.requests.size(); ++i) {
     const Request& request = task.requests[i];
     served.answers.push_back(engine.answer(static_cast<int64_t>(i)));
-    served.scores.push_back(served.answers.back() ? score_of(request, *served.answers.back()) : 0);
+    served.scores.push_back(served.answers.back() ? score_of(request, served.answers.back()->tokens) : 0);
     served.prompt_tokens.push_back(request.asked_tokens());
     served.full_bytes.push_back(engine.full_bytes(static_cast<int64_t>(request.prompt.size())));
   }
@@ -126,16 +114,11 @@ ServingRun run_modelled(const Transformer& model, const ServingTask& task, const
 
 /// Describes the point's requests as one sample of the cell.
 void describe_point(results::SampleResult& result, const ServingTask& task, const Served& served) {
-  std::string prompts;
-  for (const Request& request : task.requests) {
-    prompts += request.sample->prompt_sha256;
-    result.prompt_tokens += request.asked_tokens();
-    result.truncated_tokens += request.sample->truncation.tokens_removed;
-  }
+  const std::string prompts = describe_prompts(result, task.requests);
   for (const auto& answer : served.answers) {
     if (answer) result.output_tokens += static_cast<int64_t>(answer->tokens.size());
   }
-  describe_requests(result, served.run, prompts, served.scores);
+  describe_requests(result, task.settings, served.run, prompts, served.scores);
 }
 
 Activity total_activity(const Served& served) {

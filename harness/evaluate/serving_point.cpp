@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "datasets/arrivals.h"
@@ -12,6 +13,7 @@
 #include "harness/core/files.h"
 #include "harness/evaluate/stored_values.h"
 #include "metrics/latency/serving.h"
+#include "metrics/registry.h"
 #include "metrics/statistics.h"
 
 namespace kvarena::evaluate {
@@ -60,6 +62,14 @@ std::vector<double> spread_bursts(std::vector<double> times) {
   return times;
 }
 
+/// A list over requests without those that only load the server.
+template <typename Item>
+std::span<const Item> counted(std::span<const Item> all, const ServingSettings& settings) {
+  const auto first = static_cast<size_t>(settings.warmup), last = static_cast<size_t>(settings.cooldown);
+  KVARENA_ASSERT(first + last < all.size(), fmt::format("{} requests, {} do not count", all.size(), first + last));
+  return all.subspan(first, all.size() - first - last);
+}
+
 void add_spread(results::SampleResult& result, const metrics::StoredSpread& spread,
                 const metrics::LatencySummary& seconds, Origin origin) {
   add(result, spread.mean, seconds.mean * kMilliseconds, origin);
@@ -86,10 +96,16 @@ serving::Load load_of(const ServingPoint& point, double capacity, double& rate) 
   }
   rate = value * capacity;
   if (point.settings.arrivals == "trace") return serving::Load::at_times(trace_arrivals(point, rate));
-  return serving::Load::at_times(datasets::poisson_arrivals(rate, point.requests, point.seed + point.point));
+  const uint64_t seed = point.seed + point.point;
+  const double burstiness = point.settings.burstiness;
+  return serving::Load::at_times(burstiness == 1 ? datasets::poisson_arrivals(rate, point.requests, seed)
+                                                 : datasets::gamma_arrivals(rate, burstiness, point.requests, seed));
 }
 
-double capacity_of(const ServingRun& run) { return static_cast<double>(run.requests.size()) / run.seconds; }
+double capacity_of(const ServingRun& run) {
+  const auto answered = std::ranges::count(run.requests, Outcome::answered, &serving::Timeline::outcome);
+  return static_cast<double>(answered) / run.seconds;
+}
 
 std::string trouble_of(const ServingRun& run) {
   std::string refusal;
@@ -108,14 +124,35 @@ std::vector<float> in_milliseconds(std::span<const double> seconds) {
   return milliseconds;
 }
 
-void describe_requests(results::SampleResult& result, const ServingRun& run, const std::string& prompts,
-                       std::span<const double> scores) {
+double score_of(const Request& request, std::span<const int32_t> tokens) {
+  if (request.metrics.empty()) return 0;
+  const std::string text = answer_text(request, tokens);
+  const nlohmann::json extras = nlohmann::json::parse(request.sample->extras);
+  return metrics::score_sample(metrics::find_metric(request.metrics.front()),
+                               {text, request.sample->references, extras})
+      .score;
+}
+
+std::string describe_prompts(results::SampleResult& result, std::span<const Request> requests) {
+  std::string prompts;
+  for (const Request& request : requests) {
+    prompts += request.sample->prompt_sha256;
+    result.prompt_tokens += request.asked_tokens();
+    result.truncated_tokens += request.sample->truncation.tokens_removed;
+  }
+  return prompts;
+}
+
+void describe_requests(results::SampleResult& result, const ServingSettings& settings, const ServingRun& run,
+                       const std::string& prompts, std::span<const double> scores) {
   result.prompt_sha256 = sha256(prompts);
   result.finish_reason = "served";
   result.wall_s = run.busy_seconds;
   const auto refused = std::ranges::count(run.requests, Outcome::refused, &serving::Timeline::outcome);
-  add(result, metrics::kServedScore, metrics::mean_of(scores));
-  add(result, metrics::kPeakCacheBytes, static_cast<double>(run.peak_held_bytes), {.clock = Clock::measured});
+  add(result, metrics::kServedScore, metrics::mean_of(counted(scores, settings)));
+  if (run.peak_held_bytes > 0) {
+    add(result, metrics::kPeakCacheBytes, static_cast<double>(run.peak_held_bytes), {.clock = Clock::measured});
+  }
   add(result, metrics::kRefusedRequests, static_cast<double>(refused));
 }
 
@@ -124,25 +161,26 @@ void add_run(results::SampleResult& result, const Origin& origin, const ServingS
   const ServingRun& run = scored.run;
   std::vector<metrics::RequestTimes> times;
   std::vector<double> first, queueing, whole;
-  for (size_t i = 0; i < run.requests.size(); ++i) {
-    const serving::Timeline& request = run.requests[i];
+  const auto lengths = counted(std::span<const int64_t>(scored.prompt_tokens), settings);
+  const auto requests = counted(std::span<const serving::Timeline>(run.requests), settings);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const serving::Timeline& request = requests[i];
     whole.push_back(NAN);
     if (request.outcome != Outcome::answered) continue;
-    times.push_back({.arrival_s = request.arrival_s,
-                     .prompt_tokens = scored.prompt_tokens[i],
-                     .token_times_s = spread_bursts(request.token_s)});
+    times.push_back(
+        {.arrival_s = request.arrival_s, .prompt_tokens = lengths[i], .token_times_s = spread_bursts(request.token_s)});
     first.push_back(request.token_s.front() - request.arrival_s);
-    queueing.push_back(request.admitted_s - request.arrival_s);
+    if (std::isfinite(request.admitted_s)) queueing.push_back(request.admitted_s - request.arrival_s);
     whole.back() = request.token_s.back() - request.arrival_s;
   }
   const metrics::ServiceLevel level{.time_to_first_token_s = settings.time_to_first_token_ms / kMilliseconds,
                                     .time_per_output_token_s = settings.time_per_output_token_ms / kMilliseconds};
   const metrics::ServingSummary summary = metrics::serving_summary(times, level);
   // Requests that were refused or failed have met no objective.
-  const double answered = static_cast<double>(times.size()) / static_cast<double>(run.requests.size());
+  const double answered = static_cast<double>(times.size()) / static_cast<double>(requests.size());
   add(result, metrics::kOfferedRequestsPerS, scored.rate, origin);
   add_spread(result, metrics::kTimeToFirstTokenSpread, summary.time_to_first_token_s, origin);
-  add_spread(result, metrics::kQueueingSpread, metrics::summarize(queueing), origin);
+  if (!queueing.empty()) add_spread(result, metrics::kQueueingSpread, metrics::summarize(queueing), origin);
   add_spread(result, metrics::kInterTokenLatencySpread, summary.inter_token_latency_s, origin);
   add_spread(result, metrics::kEndToEndSpread, summary.end_to_end_s, origin);
   add(result, metrics::kServedTokensPerS, summary.output_tokens_per_s, origin);
@@ -150,10 +188,11 @@ void add_run(results::SampleResult& result, const Origin& origin, const ServingS
   add(result, metrics::kAttainment, summary.attainment * answered, origin);
   add(result, metrics::kGoodputLatencyPerS, summary.goodput_requests_per_s, origin);
   const metrics::ScoreGoodput goodput =
-      metrics::score_goodput(scored.scores, scored.full_scores, summary.duration_s, settings.score_share);
+      metrics::score_goodput(counted(std::span<const double>(scored.scores), settings), scored.full_scores,
+                             summary.duration_s, settings.score_share);
   add(result, metrics::kGoodputScorePerS, goodput.goodput_per_s, origin);
   add_series(result, metrics::kTimeToFirstTokenMs, in_milliseconds(first), origin);
-  add_series(result, metrics::kQueueingMs, in_milliseconds(queueing), origin);
+  if (!queueing.empty()) add_series(result, metrics::kQueueingMs, in_milliseconds(queueing), origin);
   add_series(result, metrics::kEndToEndMs, in_milliseconds(whole), origin);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/engine/serving/serve.h"
+#include "harness/evaluate/request.h"
 #include "harness/evaluate/stored_values.h"
 #include "harness/experiment/config.h"
 #include "harness/results/records.h"
@@ -38,12 +39,19 @@ struct ScoredRun {
   const std::vector<int64_t>& prompt_tokens;  // of each prompt
 };
 
+/// The workload's first metric of an answer, 0 where it has none.
+[[nodiscard]] double score_of(const Request& request, std::span<const int32_t> tokens);
+/// Sets the lengths of a point's prompts, and returns their hashes, one after the other.
+[[nodiscard]] std::string describe_prompts(results::SampleResult& result, std::span<const Request> requests);
+
 /// Seconds to the milliseconds of a series.
 [[nodiscard]] std::vector<float> in_milliseconds(std::span<const double> seconds);
 /// Describes a run's requests as one sample of the cell. `prompts`: the hashes of their prompts, one after the other.
-void describe_requests(results::SampleResult& result, const serving::ServingRun& run, const std::string& prompts,
-                       std::span<const double> scores);
-/// Adds all values of a run, on one clock and of one storage.
+/// Bytes that nobody knows are left out.
+void describe_requests(results::SampleResult& result, const experiment::ServingSettings& settings,
+                       const serving::ServingRun& run, const std::string& prompts, std::span<const double> scores);
+/// Adds all values of a run, on one clock and of one storage, of requests that count: not the settings' first and last.
+/// Queueing that nobody knows, where admitted_s is NaN, is left out.
 void add_run(results::SampleResult& result, const Origin& origin, const experiment::ServingSettings& settings,
              const ScoredRun& scored);
 

@@ -158,7 +158,7 @@ std::vector<double> describe_answers(results::SampleResult& result, const Stored
     answered.push_back(answer ? run.requests[r].token_s.back() : NAN);
     if (answer) result.output_tokens += static_cast<int64_t>(answer->tokens.size());
   }
-  describe_requests(result, run, prompts, scores);
+  describe_requests(result, task.serving, run, prompts, scores);
   add_series(result, metrics::kAnswerSimilarity, {scores.begin(), scores.end()});
   add_series(result, metrics::kAnsweredMs, in_milliseconds(answered), origin);
   return scores;

@@ -58,6 +58,15 @@ void check_engine(const EngineSettings& engine, Problems& problems) {
                "an emulated link in \"host_link\" (pcie4_x16, ...), of which this is the rate");
 }
 
+/// Refuses what of requests over time is only known of this process.
+template <typename Refuse>
+void check_served_load(const ExperimentConfig& config, const Refuse& refuse) {
+  if (!config.serving) return;
+  if (config.contexts) refuse("stored contexts", "an engine of this process");
+  if (config.serving->stored_prompts) refuse("\"stored_prompts\"", "prompts that the server reads");
+  if (!config.serving->hardware.empty()) refuse("a modelled clock (\"hardware\")", "measured times alone");
+}
+
 /// Refuses what only this project's own engine can do.
 void check_engines(const ExperimentConfig& config, Problems& problems) {
   for (size_t i = 0; i < config.models.size(); ++i) {
@@ -71,9 +80,13 @@ void check_engines(const ExperimentConfig& config, Problems& problems) {
     const auto refuse = [&](const std::string& found, const char* expected) {
       problems.add(place, fmt::format("{} and {}", model.engine, found), expected);
     };
-    if (config.serving || config.remote_prefix) refuse("requests over time", "quality, in a config of its own");
+    if (config.remote_prefix) refuse("stored prefixes", "an engine of this process");
     if (!model.devices.empty()) refuse("\"devices\"", "one device");
-    if (model.behind_endpoint()) continue;
+    if (model.behind_endpoint()) {
+      check_served_load(config, refuse);
+      continue;
+    }
+    if (config.serving) refuse("requests over time", "quality, in a config of its own");
     if (config.timing) refuse("a group \"timing\"", "quality alone, in a config of its own");
     if (model.kv_dtype != model.dtype) refuse("a kv_dtype of its own", "a cache in the dtype of the weights");
   }
@@ -99,6 +112,13 @@ void check_serving(const ServingSettings& serving, Problems& problems) {
       if (clients != std::floor(clients))
         problems.add("serving.load", fmt::format("{} clients", clients), "whole numbers");
     }
+  }
+  if (serving.arrivals != "poisson" && serving.burstiness != 1) {
+    problems.add("serving.burstiness", fmt::format("{}", serving.burstiness), "nothing unless arrivals is \"poisson\"");
+  }
+  if (serving.warmup + serving.cooldown >= serving.requests) {
+    problems.add("serving.warmup", fmt::format("{} requests that do not count", serving.warmup + serving.cooldown),
+                 fmt::format("fewer than the {} of a point, \"cooldown\" included", serving.requests));
   }
   if ((serving.arrivals == "trace") == serving.trace.empty()) {
     problems.add("serving.trace", serving.trace.empty() ? "nothing" : serving.trace,
@@ -213,7 +233,10 @@ void ModelEntry::parameters(ParameterVisitor& p) {
   p("request_tries", request_tries)
       .min(1)
       .doc("of a request that meets a closed connection, a time-out, 408, 429 or 5xx, with longer and longer waits");
+  p("concurrency", concurrency).min(1).max(1024).doc("samples that the server is asked at a time, for their answers");
 }
+
+bool ComponentEntry::starts_server() const { return json::parse(settings_json).contains("start"); }
 
 std::string ModelEntry::parameters_json(bool placement) const {
   ModelEntry copy = *this;
@@ -225,7 +248,7 @@ std::string ModelEntry::parameters_json(bool placement) const {
   for (const char* key : {"endpoint", "model", "prompts"}) {
     if (!behind_endpoint()) values.erase(key);
   }
-  for (const char* key : {"key_variable", "request_timeout_s", "request_tries"}) values.erase(key);
+  for (const char* key : {"key_variable", "request_timeout_s", "request_tries", "concurrency"}) values.erase(key);
   return values.dump();
 }
 
@@ -313,6 +336,9 @@ void ServingSettings::parameters(ParameterVisitor& p) {
   p("arrivals", arrivals)
       .one_of({"poisson", "trace", "clients"})
       .doc("at random times, at the times of a trace, or each client after its last answer");
+  p("burstiness", burstiness)
+      .above(0)
+      .doc("of random times: shape of the gamma distribution of gaps; 1 = Poisson, below it requests come in bursts");
   p("trace", trace)
       .doc("file of arrivals \"trace\" (Azure, BurstGPT or Mooncake); its times are stretched to the load");
   p("load", load)
@@ -321,7 +347,16 @@ void ServingSettings::parameters(ParameterVisitor& p) {
           "one point each: request rate as a share of what full KV serves when all requests wait; with clients, how "
           "many there are");
   p("requests", requests).min(1).doc("of each point, fewer when the workload has not so many samples");
+  p("warmup", warmup).min(0).doc("the first so many requests of a point load the server and do not count");
+  p("cooldown", cooldown).min(0).doc("the last so many, likewise");
   p("max_new_tokens", max_new_tokens).min(1).doc("absent = the engine's");
+  p("ignore_eos", ignore_eos)
+      .doc("answers of exactly max_new_tokens: neither an end of sequence nor a stop string ends one");
+  p("shared_prefix", shared_prefix)
+      .min(0)
+      .doc(
+          "tokens of a text that all prompts begin with, which a server behind an endpoint may keep; 0 = it is told to "
+          "keep nothing of other prompts");
   p("cache_mib", cache_mib).above(0).doc("budget for the caches of all requests together");
   p("reload_share", reload_share)
       .above(0)

@@ -35,6 +35,7 @@ struct ModelEntry {
   std::string key_variable;         // environment variable that holds the server's key; empty = no key
   int64_t request_timeout_s = 600;  // of one try
   int64_t request_tries = 5;        // before a request has failed
+  int64_t concurrency = 1;          // samples that the server is asked at a time
   std::string source;               // where it comes from, huggingface.co/ORG/NAME; decides no result
 
   void parameters(ParameterVisitor& p);
@@ -78,6 +79,9 @@ struct ComponentEntry {
   std::optional<RequestTokens> request_tokens;  // workloads: timed at this length, and nothing else
   std::string batch_json;                       // methods: a batch of its own (method_batch.h); "" = timing.batch
   bool baseline = false;                        // methods: the one others are paired with; exactly one is
+
+  /// Whether it is a server's setting whose server the run starts itself, and ends before it starts another.
+  [[nodiscard]] bool starts_server() const;
 };
 
 struct EngineSettings {
@@ -129,10 +133,15 @@ struct RemotePrefixSettings {
 /// point of its own, with samples of the workload that no other point sees, unless they are stored contexts.
 struct ServingSettings {
   std::string arrivals = "poisson";  // poisson, trace or clients
+  double burstiness = 1;             // of arrivals "poisson": shape of the gaps' gamma distribution
   std::string trace;                 // for arrivals "trace": an Azure, BurstGPT or Mooncake file
   std::vector<double> load = {0.5, 0.9, 1.2};
   int64_t requests = 32;                  // requests of each point, fewer when the workload has too few samples
+  int64_t warmup = 0;                     // the first so many requests of a point load the server and do not count
+  int64_t cooldown = 0;                   // the last so many, likewise
   std::optional<int64_t> max_new_tokens;  // absent = the engine's
+  bool ignore_eos = false;                // answers have max_new_tokens, whatever ends them otherwise
+  int64_t shared_prefix = 0;              // tokens that all prompts begin with, which a server may keep
   double cache_mib = 1024;
   double reload_share = 0.25;  // share of cache_mib for full caches reloaded under a verifier's schedule
   int64_t pass_tokens = 512;

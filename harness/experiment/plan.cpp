@@ -36,7 +36,13 @@ std::string engine_identity(const ExperimentConfig& config, const CellGroup& gro
   if (kind == CellKind::serving) {
     ServingSettings serving = config.serving.value();
     identity.update(parameter_values([&](ParameterVisitor& p) { serving.parameters(p); }));
-    if (!serving.stored_prompts) identity.erase("stored_prompts");  // as before there was a choice
+    const ServingSettings before;  // what was not there yet decides nothing where it is not used
+    if (serving.stored_prompts == before.stored_prompts) identity.erase("stored_prompts");
+    if (serving.burstiness == before.burstiness) identity.erase("burstiness");
+    if (serving.warmup == before.warmup) identity.erase("warmup");
+    if (serving.cooldown == before.cooldown) identity.erase("cooldown");
+    if (serving.ignore_eos == before.ignore_eos) identity.erase("ignore_eos");
+    if (serving.shared_prefix == before.shared_prefix) identity.erase("shared_prefix");
     identity["requests"] = group.requests;
     if (config.contexts) {
       identity["requests_of_a_point"] = serving.requests;
@@ -133,10 +139,12 @@ void check_sample_ids(const CellGroup& group) {
 int64_t samples_of_a_point(const ExperimentConfig& config, const ComponentEntry& workload, int64_t samples) {
   const auto points = static_cast<int64_t>(config.serving->load.size());
   const int64_t requests = config.contexts ? samples : std::min(config.serving->requests, samples / points);
-  if (requests > 0) return requests;
+  const int64_t idle = config.serving->warmup + config.serving->cooldown;
+  if (requests > idle) return requests;
   fail({.place = fmt::format("serving, workload {}", workload.label),
         .found = fmt::format("{} samples", samples),
-        .expected = fmt::format("at least one for each of {} points", points),
+        .expected =
+            fmt::format("at least {} for each of {} points", idle == 0 ? "one" : std::to_string(idle + 1), points),
         .action = "raise the limit or list fewer loads"});
 }
 

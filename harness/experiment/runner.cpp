@@ -150,14 +150,36 @@ class Runner {
     return false;
   }
 
-  void run_model(const ModelEntry& model) {
-    bool loaded = false;
+  /// Whether a model's weights are there, or why not.
+  struct Loading {
+    bool done = false;
     std::string failure;
+  };
+
+  void run_model(const ModelEntry& model) {
+    Loading loading;
+    const std::vector<ComponentEntry>& methods = plan_.config->methods;
+    if (std::ranges::any_of(methods, &ComponentEntry::starts_server)) {
+      // One server is up at a time: all cells of one come before those of the next.
+      for (const ComponentEntry& method : methods) {
+        run_cells(model, loading, [&](const PlannedCell& cell) { return cell.method == &method; });
+      }
+    } else {
+      run_cells(model, loading, [](const PlannedCell&) { return true; });
+    }
+    if (!loading.done) return;
+    const std::string trouble = failure_of([&] { evaluator_.end_model(model); });
+    if (!trouble.empty()) progress_.message(fmt::format("model {} did not end cleanly: {}", model.label, trouble));
+  }
+
+  template <typename Wanted>
+  void run_cells(const ModelEntry& model, Loading& loading, const Wanted& wanted) {
     for (const CellGroup& group : plan_.groups) {
       if (group.model != &model || summary_.interrupted) continue;
       std::vector<OpenCell> cells;
       bool work_left = false;
       for (const PlannedCell& cell : group.cells) {
+        if (!wanted(cell)) continue;
         cells.push_back(open_cell(cell));
         work_left = work_left || lacks_any(cells.back(), group);
         if (cells.back().given_up) skip(cells.back(), group);
@@ -166,16 +188,13 @@ class Runner {
         give_up(cells, group, no_sample_fits(group));
         continue;
       }
-      if (work_left && !loaded && failure.empty()) {
-        failure = load(model);
-        loaded = failure.empty();
+      if (work_left && !loading.done && loading.failure.empty()) {
+        loading.failure = load(model);
+        loading.done = loading.failure.empty();
       }
-      if (work_left && !failure.empty()) give_up(cells, group, failure);
+      if (work_left && !loading.failure.empty()) give_up(cells, group, loading.failure);
       evaluate_group(group, cells);
     }
-    if (!loaded) return;
-    const std::string trouble = failure_of([&] { evaluator_.end_model(model); });
-    if (!trouble.empty()) progress_.message(fmt::format("model {} did not end cleanly: {}", model.label, trouble));
   }
 
   std::string load(const ModelEntry& model) {
@@ -208,18 +227,35 @@ class Runner {
     results_.commit(summary_.run_id, {}, failures);
   }
 
+  static std::vector<OpenCell*> lacking(std::vector<OpenCell>& cells, const CellGroup& group, size_t sample) {
+    std::vector<OpenCell*> missing;
+    for (OpenCell& open : cells) {
+      if (lacks(open, group, sample)) missing.push_back(&open);
+    }
+    return missing;
+  }
+
+  /// Places of samples behind this one that the same cells lack, of a model that can be asked about several at a time.
+  static std::vector<int64_t> next_samples(std::vector<OpenCell>& cells, const CellGroup& group, size_t sample,
+                                           const std::vector<OpenCell*>& missing) {
+    constexpr size_t kMost = 1024;
+    std::vector<int64_t> next;
+    if (!group.model->behind_endpoint()) return next;
+    for (size_t i = sample + 1; i < group.sample_ids.size() && next.size() < kMost; ++i) {
+      if (lacking(cells, group, i) == missing) next.push_back(static_cast<int64_t>(i));
+    }
+    return next;
+  }
+
   void evaluate_group(const CellGroup& group, std::vector<OpenCell>& cells) {
     for (size_t i = 0; i < group.sample_ids.size(); ++i) {
-      std::vector<OpenCell*> missing;
-      for (OpenCell& open : cells) {
-        if (lacks(open, group, i)) missing.push_back(&open);
-      }
+      const std::vector<OpenCell*> missing = lacking(cells, group, i);
       if (missing.empty()) continue;
       if (stop_.load()) {
         summary_.interrupted = true;
         return;
       }
-      evaluate_sample(group, static_cast<int64_t>(i), missing);
+      evaluate_sample(group, static_cast<int64_t>(i), missing, next_samples(cells, group, i, missing));
     }
     for (const OpenCell& open : cells) {
       const auto done = [&](const std::string& id) { return open.done.contains(id); };
@@ -228,7 +264,8 @@ class Runner {
     }
   }
 
-  void evaluate_sample(const CellGroup& group, int64_t index, const std::vector<OpenCell*>& missing) {
+  void evaluate_sample(const CellGroup& group, int64_t index, const std::vector<OpenCell*>& missing,
+                       const std::vector<int64_t>& next) {
     const std::string& sample_id = group.sample_ids[static_cast<size_t>(index)];
     progress_.note(fmt::format("{}, {}, {} {} of {}", group.model->label, group.workload->label,
                                results::name(group.kind), index + 1, group.sample_ids.size()));
@@ -240,7 +277,8 @@ class Runner {
                                                        .kind = group.kind,
                                                        .sample_id = sample_id,
                                                        .sample_index = index,
-                                                       .cells = asked});
+                                                       .cells = asked,
+                                                       .next = next});
 
     std::vector<SampleResult> results;
     std::vector<CellFailure> failures;
@@ -296,6 +334,7 @@ class Runner {
     for (size_t i = 0; i < task.cells.size(); ++i) {
       EvalTask alone = task;
       alone.cells = task.cells.subspan(i, 1);
+      alone.next = {};
       outcomes.push_back(outcomes_of(alone).front());
     }
     return outcomes;

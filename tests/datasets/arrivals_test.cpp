@@ -1,5 +1,7 @@
 #include "datasets/arrivals.h"
 
+#include <cmath>
+
 #include "tests/datasets/support.h"
 
 namespace kvarena::datasets {
@@ -85,6 +87,25 @@ TEST(Poisson, HasTheWantedRateAndStartsAtZero) {
   for (size_t i = 1; i < times.size(); ++i) ASSERT_GE(times[i], times[i - 1]);
   EXPECT_EQ(times, poisson_arrivals(4.0, 20001, 1));
   EXPECT_NE(times, poisson_arrivals(4.0, 20001, 2));
+}
+
+TEST(Gamma, HasTheRateAndTheSpreadOfItsShape) {
+  for (const double shape : {0.25, 1.0, 4.0}) {
+    SCOPED_TRACE(shape);
+    const auto times = gamma_arrivals(4.0, shape, 20001, 1);
+    EXPECT_EQ(times[0], 0.0);
+    double squares = 0;
+    for (size_t i = 1; i < times.size(); ++i) {
+      ASSERT_GE(times[i], times[i - 1]);
+      squares += (times[i] - times[i - 1] - 0.25) * (times[i] - times[i - 1] - 0.25);
+    }
+    // Gaps of mean 1/4 and standard deviation 1/4/sqrt(shape); of their variance the error grows with the kurtosis.
+    EXPECT_NEAR(times.back() / 20000, 0.25, 5 * 0.25 / std::sqrt(20000 * shape));
+    const double variance = 0.0625 / shape;
+    EXPECT_NEAR(squares / 20000, variance, 5 * variance * std::sqrt((2 + 6 / shape) / 20000));
+    EXPECT_EQ(times, gamma_arrivals(4.0, shape, 20001, 1));
+    EXPECT_NE(times, gamma_arrivals(4.0, shape, 20001, 2));
+  }
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ STANDARD = {
     "type_traits": "is_trivially_copyable_v",
     "unordered_map": "pair unordered_map",
     "utility": "forward move pair swap",
-    "variant": "get_if holds_alternative variant",
+    "variant": "get_if holds_alternative monostate variant",
     "vector": "initializer_list size ssize vector",
 }
 GIVERS = {}

@@ -25,7 +25,8 @@ json evaluate(Bench& bench, const json& request) {
                                                                          .kind = task.kind,
                                                                          .sample_id = task.sample_id,
                                                                          .sample_index = task.sample_index,
-                                                                         .cells = cells});
+                                                                         .cells = cells,
+                                                                         .next = task.next});
   json list = json::array();
   for (const SampleOutcome& outcome : outcomes) list.push_back(outcome_json(outcome));
   return list;

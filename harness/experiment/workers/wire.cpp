@@ -159,8 +159,13 @@ const ModelEntry& model_labelled(const std::string& label, const ExperimentConfi
 json task_json(const experiment::EvalTask& task) {
   json list = json::array();
   for (const PlannedCell* cell : task.cells) list.push_back(cell_json(*cell));
-  return {{"model", task.model.label},   {"workload", task.workload.label},   {"kind", results::name(task.kind)},
-          {"sample_id", task.sample_id}, {"sample_index", task.sample_index}, {"cells", std::move(list)}};
+  return {{"model", task.model.label},
+          {"workload", task.workload.label},
+          {"kind", results::name(task.kind)},
+          {"sample_id", task.sample_id},
+          {"sample_index", task.sample_index},
+          {"cells", std::move(list)},
+          {"next", std::vector<int64_t>(task.next.begin(), task.next.end())}};
 }
 
 ReceivedTask read_task(const json& task, const ExperimentConfig& config) {
@@ -170,6 +175,7 @@ ReceivedTask read_task(const json& task, const ExperimentConfig& config) {
   received.kind = kind_named(task.at("kind"));
   task.at("sample_id").get_to(received.sample_id);
   received.sample_index = count_of(task.at("sample_index"));
+  for (const json& index : task.at("next")) received.next.push_back(count_of(index));
   for (const json& cell : task.at("cells")) received.cells.push_back(read_cell(cell, received, config));
   return received;
 }

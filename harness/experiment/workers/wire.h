@@ -25,6 +25,7 @@ struct ReceivedTask {
   std::string sample_id;
   int64_t sample_index = 0;
   std::vector<experiment::PlannedCell> cells;
+  std::vector<int64_t> next;
 };
 /// Throws UserError when `config` lacks what the task names, nlohmann's exceptions when `task` is none.
 [[nodiscard]] ReceivedTask read_task(const nlohmann::json& task, const experiment::ExperimentConfig& config);

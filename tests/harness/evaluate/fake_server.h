@@ -2,9 +2,11 @@
 // A server of completions that the test tells what to answer.
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <httplib.h>
 
 #include <atomic>
+#include <cmath>
 #include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -15,7 +17,7 @@
 namespace kvarena::evaluate {
 
 /// A token is an ASCII character, whose code is its id. The model "tiny" answers "ab", "tiny-fp8" "ac". Of a given text
-/// each token has the probability 1/2 and "x" 1/4, of tiny-fp8 the reverse.
+/// each token has the probability 1/2 and "x" 1/4, of tiny-fp8 the reverse. It speaks for vLLM and for llama.cpp.
 class FakeServer {
  public:
   using json = nlohmann::json;
@@ -36,8 +38,27 @@ class FakeServer {
                                        10 * answers_),
                            "text/plain");
     });
+    server_.Post("/tokenize", [this](const httplib::Request& http, httplib::Response& response) {
+      EXPECT_TRUE(json::parse(http.body).at("add_generation_prompt").get<bool>());
+      response.set_content(json{{"tokens", rendered}}.dump(), "application/json");
+    });
+    server_.Post("/apply-template", [this](const auto&, auto& response) {
+      response.set_content(json{{"prompt", std::string(rendered.begin(), rendered.end())}}.dump(), "application/json");
+    });
+    server_.Get("/props", [](const auto&, auto& response) {
+      response.set_content(R"({"build_info": "b7"})", "application/json");
+    });
+    server_.Post("/completion", [this](const httplib::Request& http, httplib::Response& response) {
+      const json body = json::parse(http.body);
+      {
+        const std::lock_guard lock(mutex_);
+        steps_.push_back(body);
+      }
+      response.set_content(likeliest(body).dump(), "application/json");
+    });
     server_.Post("/v1/completions", [this](const httplib::Request& http, httplib::Response& response) {
       const json body = json::parse(http.body);
+      const Counted counted(*this);
       {
         const std::lock_guard lock(mutex_);
         asked_.push_back(body);
@@ -69,14 +90,51 @@ class FakeServer {
     });
   }
 
-  Trouble trouble;     // set while nothing is asked
-  bool alike = false;  // tiny-fp8 answers as tiny
+  /// Requests of one token behind a prompt, in llama.cpp's own form.
+  [[nodiscard]] std::vector<json> steps() {
+    const std::lock_guard lock(mutex_);
+    return steps_;
+  }
+  /// Most requests at a time so far.
+  [[nodiscard]] int64_t most_at_a_time() const { return most_; }
+
+  std::vector<int32_t> rendered;  // a conversation, by the server's template
+  Trouble trouble;                // set while nothing is asked
+  bool alike = false;             // tiny-fp8 answers as tiny
+  bool alike_in_words = false;    // it does, with other probabilities
 
  private:
+  /// A request to v1/completions under way.
+  class Counted {
+   public:
+    explicit Counted(FakeServer& server) : server_(server) {
+      const int64_t now = ++server_.at_a_time_;
+      for (int64_t most = server_.most_; most < now && !server_.most_.compare_exchange_weak(most, now);) {
+      }
+    }
+    ~Counted() { --server_.at_a_time_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+
+   private:
+    FakeServer& server_;
+  };
+
+  /// Behind any prompt "a" has 1/2, "x" 1/4 and the others 1/512 each; of tiny-fp8 the first two reversed.
+  [[nodiscard]] json likeliest(const json& body) const {
+    const bool fp8 = body.at("model") == "tiny-fp8" && !alike;
+    json tops = json::array();
+    for (int32_t id = 0, left = body.at("n_probs").get<int32_t>(); id < 128 && left > 0; ++id, --left) {
+      const double share = id == (fp8 ? 1 : 0) ? 0.5 : id < 2 ? 0.25 : 1.0 / 512;
+      const int32_t token = id == 0 ? 'a' : id == 1 ? 'x' : id == 'a' ? 0 : id == 'x' ? 1 : id;
+      tops.push_back({{"id", token}, {"logprob", std::log(share)}});
+    }
+    return {{"completion_probabilities", {{{"id", 'a'}, {"logprob", 0.0}, {"top_logprobs", tops}}}}};
+  }
   void answer(const json& body, httplib::Response& response) {
     const std::string model = body.at("model");
     const bool fp8 = model == "tiny-fp8" && !alike;
-    const std::string text = fp8 ? "ac" : "ab";
+    const std::string text = fp8 && !alike_in_words ? "ac" : "ab";
     json choice = {{"index", 0}, {"text", text}, {"finish_reason", "stop"}, {"token_ids", {text[0], text[1]}}};
     const size_t prompt = body.at("prompt").size();
     if (body.value("echo", false)) choice["logprobs"] = scores(body.at("prompt"), fp8);
@@ -124,6 +182,9 @@ class FakeServer {
   std::atomic<int64_t> answers_ = 0;
   std::mutex mutex_;
   std::vector<json> asked_;
+  std::vector<json> steps_;
+  std::atomic<int64_t> at_a_time_ = 0;
+  std::atomic<int64_t> most_ = 0;
   std::string key_;
   std::jthread thread_;
 };

@@ -9,20 +9,12 @@
 #include "harness/core/failure.h"
 #include "harness/core/files.h"
 #include "harness/evaluate/completion_endpoint.h"
-#include "harness/evaluate/model_evaluator.h"
-#include "harness/experiment/runner.h"
 #include "tests/harness/evaluate/fake_server.h"
+#include "tests/harness/evaluate/served_run.h"
 #include "tests/harness/serve/running_server.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/tiny_model_files.h"
-#include "tests/support/tiny_vocabulary.h"
 
 namespace kvarena::evaluate {
 namespace {
-
-using experiment::ExperimentConfig;
-using nlohmann::json;
-using results::CellState;
 
 const char* const kNoEnd = R"({"model": "tiny", "choices": [{"text": "half a)";
 
@@ -134,71 +126,32 @@ TEST_F(Endpoint, SendsTheKeyOfTheVariableAndShowsItToNobody) {
   EXPECT_NE(failure.find("check KVARENA_TEST_KEY"), std::string::npos) << failure;
 }
 
+TEST_F(Endpoint, StepsOfLlamaCppAreAskedOneByOne) {
+  CompletionEndpoint asked({.url = server_.url(), .engine = "llama.cpp", .model = "tiny"});
+  EXPECT_EQ(asked.version(), "llama.cpp b7");
+  const std::vector<int32_t> text = {'a', 'Z'};
+  const auto steps = asked.score(query_, text);
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[0].token, "token_id:97");
+  EXPECT_DOUBLE_EQ(steps[0].log_probability, std::log(0.5));
+  EXPECT_EQ(steps[0].likeliest.size(), 20U);
+  EXPECT_DOUBLE_EQ(steps[0].likeliest.at("token_id:120"), std::log(0.25));
+  EXPECT_DOUBLE_EQ(steps[1].log_probability, std::log(1.0 / 512)) << "none of the 20 likeliest";
+  EXPECT_EQ(steps[1].likeliest.size(), 20U);
+  const std::vector<json> sent = server_.steps();
+  ASSERT_EQ(sent.size(), 3U);
+  EXPECT_EQ(sent[0].at("prompt"), (json{65, 66}));
+  EXPECT_EQ(sent[1].at("prompt"), (json{65, 66, 97}));
+  EXPECT_EQ(sent[2].at("prompt"), sent[1].at("prompt"));
+  EXPECT_GT(sent[2].at("n_probs").get<int64_t>(), 20);
+  EXPECT_TRUE(sent[0].at("cache_prompt").get<bool>());
+}
+
 // --- cells
 
-class ServedCells : public ::testing::Test {
- protected:
-  ServedCells() {
-    testing::write_tiny_model(folder_ / "tiny", 1);
-    testing::write_vocabulary(folder_ / "tiny", testing::ascii());
-  }
+using ServedAnswers = ServedRun;
 
-  [[nodiscard]] json model(const std::string& url, const std::string& engine) const {
-    return {{"name", "tiny"},     {"path", (folder_ / "tiny").string()},
-            {"template", "none"}, {"endpoint", url},
-            {"engine", engine},   {"model", "tiny"},
-            {"request_tries", 1}};
-  }
-  [[nodiscard]] ExperimentConfig config(const json& model, const json& methods, json more = json::object()) const {
-    json text = {{"name", "served"},
-                 {"models", {model}},
-                 {"workloads", {{{"name", "fact_qa"}, {"things", 1}, {"filler", 0}, {"samples", 3}}}},
-                 {"methods", methods},
-                 {"engine", {{"max_new_tokens", 6}, {"noise_floor", 0}}}};
-    text.update(more);
-    return experiment::parse_config(text.dump(), "served.json", {}, registry_validators());
-  }
-  [[nodiscard]] static json two_settings() {
-    return {{{"name", "server"}, {"label", "bf16"}},
-            {{"name", "server"}, {"label", "fp8"}, {"model", "tiny-fp8"}, {"settings", {{"kv_cache_dtype", "fp8"}}}}};
-  }
-  /// Runs, or runs again, into one database.
-  experiment::RunSummary run(const ExperimentConfig& of, bool retry_failed = false) {
-    ModelEvaluator evaluator(of, {.home = folder_.path(), .data_dir = {}, .hardware = {}});
-    const experiment::Plan plan = experiment::make_plan(of, evaluator);
-    auto store = results::ResultsStore::open_or_create(database_);
-    Progress progress({.style = ProgressOptions::Style::quiet, .stream = quiet_.get(), .now = {}});
-    const std::atomic<bool> stop = false;
-    return experiment::run_plan(plan, evaluator, store, progress, stop, {.retry_failed = retry_failed});
-  }
-  /// Values of a metric of a cell, in the order of samples.
-  [[nodiscard]] std::vector<double> values(const std::string& method, const std::string& metric,
-                                           results::Clock clock = results::Clock::none) const {
-    const results::ResultsReader reader(database_);
-    std::vector<double> found;
-    for (const results::ValueRow& row : reader.values(cell(method).cell.cell_id, metric, clock)) {
-      found.push_back(row.value);
-    }
-    return found;
-  }
-  [[nodiscard]] results::CellRow cell(const std::string& method) const {
-    for (results::CellRow& row : results::ResultsReader(database_).cells("served")) {
-      if (row.cell.method == method && row.cell.kind == kind_) return std::move(row);
-    }
-    ADD_FAILURE() << method;
-    return {};
-  }
-  [[nodiscard]] std::vector<results::SampleResult> samples(const std::string& method) const {
-    return results::ResultsReader(database_).samples(cell(method).cell.cell_id);
-  }
-
-  testing::TemporaryFolder folder_;
-  std::filesystem::path database_ = folder_ / "served.db";
-  results::CellKind kind_ = results::CellKind::quality;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> quiet_{std::fopen("/dev/null", "w"), std::fclose};
-};
-
-TEST_F(ServedCells, AreScoredBesideTheBaselineWithADistanceOfTheirOwn) {
+TEST_F(ServedAnswers, AreScoredBesideTheBaselineWithADistanceOfTheirOwn) {
   FakeServer server;
   const auto summary = run(config(model(server.url(), "vllm"), two_settings()));
   EXPECT_EQ(summary.evaluated, 6);
@@ -224,7 +177,7 @@ TEST_F(ServedCells, AreScoredBesideTheBaselineWithADistanceOfTheirOwn) {
   EXPECT_EQ(card.at("question").get<std::string>(), "seen");
 }
 
-TEST_F(ServedCells, ASettingThatChangesNoDigitIsInactive) {
+TEST_F(ServedAnswers, ASettingThatChangesNoDigitIsInactive) {
   FakeServer server;
   server.alike = true;
   const auto summary = run(config(model(server.url(), "vllm"), two_settings()));
@@ -233,7 +186,90 @@ TEST_F(ServedCells, ASettingThatChangesNoDigitIsInactive) {
   EXPECT_EQ(cell("bf16").state, CellState::done);
 }
 
-TEST_F(ServedCells, AServerThatFailsCostsItsCellAndTheRunGoesOnWhereItWas) {
+TEST_F(ServedAnswers, OfLlamaCppActWhereAProbabilityDiffersUnderEqualWords) {
+  FakeServer server;
+  server.alike_in_words = true;
+  EXPECT_EQ(run(config(model(server.url(), "llama.cpp"), two_settings())).inactive_cells, 0);
+  EXPECT_EQ(values("fp8", "exact_match_full"), std::vector<double>(3, 1.0));
+  // The first token of "ab" loses a half; the second has the same small share.
+  for (const double lost : values("fp8", "logprob_difference_nats")) EXPECT_NEAR(lost, std::log(2.0) / 2, 1e-12);
+  server.alike = true;
+  database_ = folder_ / "alike.db";
+  EXPECT_EQ(run(config(model(server.url(), "llama.cpp"), two_settings())).inactive_cells, 1);
+}
+
+TEST_F(ServedAnswers, AreAskedSeveralAtATimeWithTheSameResults) {
+  FakeServer server;
+  server.trouble = [](const json&, httplib::Response&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return false;
+  };
+  json several = model(server.url(), "vllm");
+  several["concurrency"] = 3;
+  const json more = {{"workloads", {{{"name", "fact_qa"}, {"things", 1}, {"filler", 0}, {"samples", 8}}}}};
+  EXPECT_EQ(run(config(several, two_settings(), more)).evaluated, 16);
+  EXPECT_LE(server.most_at_a_time(), 3);
+  EXPECT_GE(server.most_at_a_time(), 2);
+  EXPECT_EQ(server.asked().size(), 32U) << "of each sample two answers and the scores of both";
+  const auto together = samples("fp8");
+  const auto id = cell("fp8").cell.cell_id;
+  database_ = folder_ / "alone.db";
+  (void)run(config(model(server.url(), "vllm"), two_settings(), more));
+  const auto alone = samples("fp8");
+  EXPECT_EQ(cell("fp8").cell.cell_id, id) << "no part of what a cell is";
+  ASSERT_EQ(alone.size(), together.size());
+  for (size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_EQ(alone[i].sample_id, together[i].sample_id);
+    EXPECT_EQ(alone[i].prompt_sha256, together[i].prompt_sha256);
+    EXPECT_EQ(alone[i].prediction, together[i].prediction);
+  }
+}
+
+TEST_F(ServedAnswers, SeveralAtATimeGoOnWhereTheyWere) {
+  FakeServer server;
+  std::atomic<int> answers = 0;
+  server.trouble = [&](const json& asked, httplib::Response& response) {
+    if (asked.value("echo", false) || ++answers != 5) return false;
+    response.status = 500;
+    return true;
+  };
+  json several = model(server.url(), "vllm");
+  several["concurrency"] = 2;
+  const json more = {{"workloads", {{{"name", "fact_qa"}, {"things", 1}, {"filler", 0}, {"samples", 6}}}}};
+  const ExperimentConfig asked = config(several, {{{"name", "server"}, {"label", "bf16"}}}, more);
+  const auto first = run(asked);
+  EXPECT_EQ(first.failed_cells, 1);
+  EXPECT_GE(first.evaluated, 3);
+  EXPECT_LE(first.evaluated, 5);
+  server.trouble = {};
+  const size_t before = server.asked().size();
+  const auto second = run(asked, /*retry_failed=*/true);
+  EXPECT_EQ(second.already_done, first.evaluated);
+  EXPECT_EQ(second.evaluated, 6 - first.evaluated);
+  EXPECT_EQ(static_cast<int64_t>(server.asked().size() - before), 2 * second.evaluated);
+}
+
+TEST_F(ServedAnswers, TellWhetherTheServersTemplateIsOurs) {
+  FakeServer server;
+  json templated = model(server.url(), "vllm");
+  templated["template"] = "chatml";
+  const auto card = [&](const std::string& rendered, const char* database) {
+    server.rendered.assign(rendered.begin(), rendered.end());
+    database_ = folder_ / database;
+    (void)run(config(templated, {{{"name", "server"}, {"label", "bf16"}}}));
+    return json::parse(cell("bf16").cell.protocol_json).at("server_template").get<std::string>();
+  };
+  const std::string ours =
+      "<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\nAnn.<|im_end|>\n<|im_start|>user\nWhy?<|im_end|>\n"
+      "<|im_start|>assistant\n";
+  EXPECT_EQ(card(ours, "ours.db"), "as ours");
+  EXPECT_EQ(card("<|im_start|>system\nBe kind." + ours, "other.db").substr(0, 37),
+            "not ours: <|im_start|>system Be kind.");
+  templated["engine"] = "llama.cpp";
+  EXPECT_EQ(card(ours, "text.db"), "as ours");
+}
+
+TEST_F(ServedAnswers, AServerThatFailsCostsItsCellAndTheRunGoesOnWhereItWas) {
   FakeServer server;
   int answers = 0;
   server.trouble = [&](const json& asked, httplib::Response& response) {
@@ -258,7 +294,7 @@ TEST_F(ServedCells, AServerThatFailsCostsItsCellAndTheRunGoesOnWhereItWas) {
   EXPECT_EQ(server.asked().size() - before, 8U) << "two samples: an answer and its scores, of two settings";
 }
 
-TEST_F(ServedCells, AreTimedByTheArrivalOfTokens) {
+TEST_F(ServedAnswers, AreTimedByTheArrivalOfTokens) {
   FakeServer server;
   std::atomic<int> streams = 0;
   server.trouble = [&](const json&, httplib::Response& response) {
@@ -284,7 +320,7 @@ TEST_F(ServedCells, AreTimedByTheArrivalOfTokens) {
 }
 
 /// `kvarena serve` answers as the same methods do in this process.
-TEST_F(ServedCells, OfOurOwnServerHaveTheBitsOfThisProcess) {
+TEST_F(ServedAnswers, OfOurOwnServerHaveTheBitsOfThisProcess) {
   const json snapkv = {{"name", "snapkv"}, {"keep", 0.25}, {"window", 8}};
   const serve::RunningServer server(serve::Methods{snapkv});
   const std::string url = fmt::format("http://127.0.0.1:{}/v1", server.port());
@@ -333,7 +369,7 @@ TEST_F(ServedCells, OfOurOwnServerHaveTheBitsOfThisProcess) {
   }
 }
 
-TEST_F(ServedCells, NeedNoWeightsHereAndAreNotMixedWithMethods) {
+TEST_F(ServedAnswers, NeedNoWeightsHereAndAreNotMixedWithMethods) {
   FakeServer server;
   std::filesystem::remove(folder_ / "tiny" / "model.safetensors");
   EXPECT_EQ(run(config(model(server.url(), "vllm"), two_settings())).failed_cells, 0);
