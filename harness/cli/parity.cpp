@@ -129,6 +129,14 @@ std::string press_name(const ParityPair& pair) {
   return pair.press.is_null() ? "full KV" : fmt::format("`{}`", pair.press["press"].get<std::string>());
 }
 
+/// The first line, without the file that it is about.
+std::string in_short(const std::string& failure) {
+  constexpr std::string_view kFound = ": found ";
+  const std::string line = failure.substr(0, failure.find('\n'));
+  const size_t at = line.find(kFound);
+  return at == std::string::npos ? line : line.substr(at + kFound.size());
+}
+
 std::string table(const std::vector<ParityPair>& pairs, const std::vector<ParityRow>& rows) {
   std::string text = markdown_row({"kvarena", "kvpress in transformers", "kept alike", "KL between, nats",
                                    "KL to full KV, nats", "score", "seconds"}) +
@@ -142,7 +150,7 @@ std::string table(const std::vector<ParityPair>& pairs, const std::vector<Parity
     for (const int side : {0, 1}) {
       if (row.failure[side].empty()) continue;
       failures += fmt::format("- {}, {}: {}\n", press_name(pairs[i]), side == 0 ? "kvarena" : "transformers",
-                              row.failure[side].substr(0, row.failure[side].find('\n')));
+                              in_short(row.failure[side]));
     }
   }
   return failures.empty() ? text : fmt::format("{}\n{}", text, failures);
