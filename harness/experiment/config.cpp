@@ -95,7 +95,9 @@ void check_engines(const ExperimentConfig& config, Problems& problems) {
 /// Refuses methods whose layers follow the memory of a batch where no batch has any.
 void check_memory(const ExperimentConfig& config, const Validators& validators, Problems& problems) {
   for (const ComponentEntry& method : config.methods) {
-    if (!validators.follows_memory(method.name, json::parse(method.settings_json))) continue;
+    const bool follows =
+        validators.follows_memory && validators.follows_memory(method.name, json::parse(method.settings_json));
+    if (!follows) continue;
     const auto refuse = [&](const char* found) {
       problems.add("methods", fmt::format("{}, which follows the memory of a batch, and {}", method.label, found),
                    "\"timing\" with \"device_mib\", which the requests of a batch share");

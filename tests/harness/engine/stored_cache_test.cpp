@@ -14,6 +14,7 @@
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
+#include "tests/support/registered_method.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena {
@@ -29,10 +30,7 @@ class StoredCache : public ::testing::Test {
 
   /// The method at half of the entries where it has a budget, null when its caches cannot be stored.
   static std::unique_ptr<Method> storable(const MethodEntry& entry) {
-    json spec = {{"name", entry.info.name}};
-    for (const ParameterInfo& parameter : entry.parameters()) {
-      if (parameter.name == "keep") spec["keep"] = 0.5;
-    }
+    const json spec = testing::active_settings(entry);
     if (!check_method(spec, "test").empty()) return nullptr;
     auto method = make_method(spec, "test");
     return storing_problem(*method).empty() ? std::move(method) : nullptr;
