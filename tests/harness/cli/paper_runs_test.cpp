@@ -149,6 +149,10 @@ std::vector<std::string> changes_of(const std::string& name, const json& config)
                                       fmt::format("engine.max_prompt_tokens={}", prompt_tokens(config))};
   for (const std::string& change : scaled_changes(name)) {
     const std::string key = change.substr(0, change.find('='));
+    if (key == "serving.load" && !config.contains("contexts")) {  // a sample each, and there is one
+      changes.emplace_back("serving.load=[1]");
+      continue;
+    }
     const bool longer = most.contains(key) && std::stoll(change.substr(key.size() + 1)) > most[key];
     changes.push_back(longer ? fmt::format("{}={}", key, most[key]) : change);
   }
