@@ -17,9 +17,12 @@ TEST(Compactor, EarlierQueriesAttendToLaterKeys) {
     layer.append({{0}, {0}, {0}, {1}}, {{1}, {1}, {1}, {1}});
     layer.seen.entries = 4;
     layer.last_queries(4);
-    return layer.compress(
-        {{"name", "compactor"}, {"part", "attention"},
-                           {"chunk", 4}, {"sinks", sinks}, {"recent", 0}, {"tokens", tokens}});
+    return layer.compress({{"name", "compactor"},
+                           {"part", "attention"},
+                           {"chunk", 4},
+                           {"sinks", sinks},
+                           {"recent", 0},
+                           {"tokens", tokens}});
   };
   EXPECT_EQ(kept(1, 0), (List{2}));  // the mean of three neighbours
   EXPECT_EQ(kept(2, 0), (List{2, 3}));
