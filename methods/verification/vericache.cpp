@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "harness/core/error.h"
 #include "harness/method/verifier.h"
 
