@@ -23,8 +23,9 @@ function(kvarena_flags target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-fno-math-errno>
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${KVARENA_WERROR}>>:-Werror>
-    # -Wno-restrict: GCC 12 sees an overlap in "text" + string that is not there (bug 105651).
-    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess;-Wno-restrict>
+    # -Wno-restrict: GCC 12 sees an overlap in "text" + string that is not there (bug 105651). No cold sections: GCC 12
+    # leaves empty ones, whose unwind entries hide the next function's, so that an exception through it aborts.
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess;-Wno-restrict;-fno-reorder-blocks-and-partition>
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall>
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${KVARENA_WERROR}>>:-Werror=all-warnings>)
   if(KVARENA_SANITIZE)

@@ -80,6 +80,12 @@ void VerificationSchedule::place_loads(double iteration_seconds) {
   }
 }
 
+double VerificationSchedule::shortest_window(const Request& request) const {
+  constexpr double kRounding = 1 + 1e-12;  // of the same quotient in the rings
+  return kRounding * request.full_bytes /
+         (settings_.link_bandwidth * static_cast<double>(settings_.rings.windows - 1));
+}
+
 void VerificationSchedule::admit(double iteration_seconds) {
   for (Request& request : requests_) {
     if (request.mode != Mode::waiting) continue;
@@ -91,7 +97,7 @@ void VerificationSchedule::admit(double iteration_seconds) {
     }
     const auto placement = rings_.admit({.bytes = request.full_bytes,
                                          .link_bandwidth = settings_.link_bandwidth,
-                                         .iteration_seconds = iteration_seconds,
+                                         .iteration_seconds = std::max(iteration_seconds, shortest_window(request)),
                                          .resident_bytes = resident_bytes(),
                                          .draft_length = draft_length(request)});
     if (!placement) continue;

@@ -123,6 +123,9 @@ class VerificationSchedule {
     return std::min(settings_.draft_length, request.most_drafts);
   }
   void place_loads(double iteration_seconds);
+  /// Seconds of a window at which the horizon just reaches a reload. Over a link too slow for the iterations at hand,
+  /// where Algorithm 1 has no placement, its request is placed as if they took so long, and waits for it alone.
+  [[nodiscard]] double shortest_window(const Request& request) const;
   void admit(double iteration_seconds);
   void admit_together();
   [[nodiscard]] bool hold_all_back(const ReloadLink& link) const;

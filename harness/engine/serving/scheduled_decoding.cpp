@@ -200,9 +200,10 @@ void ScheduledDecoding::wait_for_reload() {
   }
   if (++idle_ <= 2 * settings_.windows) return;  // placements that lie ahead come nearer by themselves
   fail({.place = "verification schedule",
-        .found = fmt::format("no place for a reload, iterations of {:.3g} s", iteration_.seconds()),
-        .expected = fmt::format("reloads of at most {} iterations", settings_.windows - 1),
-        .action = "take a faster link or fewer tokens of context"});
+        .found = fmt::format("no place for a reload in {} iterations", idle_ - 1),
+        .expected = fmt::format("room for it in {} bytes of device memory, {} of them taken", settings_.device_bytes,
+                                resident_bytes() + full_bytes_claimed()),
+        .action = "run fewer requests at a time, or give the device more room"});
 }
 
 void ScheduledDecoding::advance(double seconds) {

@@ -154,6 +154,31 @@ TEST(VerificationSchedule, ALoadLongerThanTheHorizonBeginsAtOnce) {
   EXPECT_EQ(schedule.next(1, link).loads, std::vector<int64_t>{behind});
 }
 
+TEST(VerificationSchedule, AReloadLongerThanTheHorizonTakesAllOfIt) {
+  struct : ReloadLink {
+    void begin(int64_t request) override { begun.push_back(request); }
+    [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
+    std::vector<int64_t> begun;
+  } link;
+  VerificationSchedule schedule(
+      {.rings = {.windows = 16, .memory_bytes = 1000}, .link_bandwidth = 10, .draft_length = 3});
+  const int64_t shorter = schedule.add(/*full_bytes=*/150, /*compressed_bytes=*/5);  // 15 iterations: windows 1 to 15
+  EXPECT_EQ(schedule.next(1, link).draft, std::vector<int64_t>{shorter});
+  const int64_t longer = schedule.add(/*full_bytes=*/700, /*compressed_bytes=*/5);  // 70
+  for (int64_t iteration = 1; iteration <= 15; ++iteration) {
+    schedule.advance();
+    const IterationPlan plan = schedule.next(1, link);
+    EXPECT_EQ(plan.verify, iteration == 15 ? std::vector<int64_t>{shorter} : std::vector<int64_t>{}) << iteration;
+  }
+  schedule.verified(shorter, /*finished=*/true);
+  EXPECT_EQ(link.begun, std::vector<int64_t>{shorter});
+  for (int64_t iteration = 0; iteration < 16; ++iteration) {
+    schedule.advance();
+    const IterationPlan plan = schedule.next(1, link);
+    EXPECT_EQ(plan.verify, iteration == 15 ? std::vector<int64_t>{longer} : std::vector<int64_t>{}) << iteration;
+  }
+}
+
 TEST(VerificationSchedule, ALoadTakesMemoryUntilItHasCome) {
   struct : ReloadLink {
     void begin(int64_t /*request*/) override {}
