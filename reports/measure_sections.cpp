@@ -151,13 +151,20 @@ std::optional<Section> unless_empty(Section section) {
   return section;
 }
 
+/// A server does not tell whether its setting acted.
+const char* why_inactive(const results::CellRecord& cell) {
+  const bool served = nlohmann::json::parse(cell.model_json).contains("endpoint");
+  return served ? "no digit of answers or log-probabilities differs from the baseline's"
+                : "the method never acted on these samples";
+}
+
 }  // namespace
 
 std::optional<TableCell> state_cell(const CellData* cell) {
   if (cell == nullptr) return TableCell{};
   if (cell->row.state == CellState::failed) return failed_cell(cell->row.reason);
   if (cell->row.state == CellState::missing) return missing_cell(cell->row.reason);
-  if (cell->row.state == CellState::inactive) return inactive_cell("the method never acted on these samples");
+  if (cell->row.state == CellState::inactive) return inactive_cell(why_inactive(cell->row.cell));
   return std::nullopt;
 }
 

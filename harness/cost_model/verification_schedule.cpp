@@ -82,8 +82,7 @@ void VerificationSchedule::place_loads(double iteration_seconds) {
 
 double VerificationSchedule::shortest_window(const Request& request) const {
   constexpr double kRounding = 1 + 1e-12;  // of the same quotient in the rings
-  return kRounding * request.full_bytes /
-         (settings_.link_bandwidth * static_cast<double>(settings_.rings.windows - 1));
+  return kRounding * request.full_bytes / (settings_.link_bandwidth * static_cast<double>(settings_.rings.windows - 1));
 }
 
 void VerificationSchedule::admit(double iteration_seconds) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -24,6 +25,7 @@ struct ServerSettings {
   std::string key_variable;  // environment variable with its key; empty = none
   int64_t timeout_s = 600;   // of one try
   Patience patience;
+  std::shared_ptr<RequestPace> pace;  // of requests that are not streamed; may be null
 };
 
 /// A prompt as tokens, where there are any, else as text, else as messages of (role, content).
@@ -99,8 +101,11 @@ class CompletionEndpoint {
   [[nodiscard]] std::string choose_model() const;
   /// The reply to a POST, null where it is none.
   [[nodiscard]] nlohmann::json post(const std::string& path, const nlohmann::json& body) const;
-  [[nodiscard]] std::vector<metrics::NamedStep> score_by_steps(const CompletionQuery& query,
+  [[nodiscard]] std::vector<metrics::NamedStep> score_natively(const std::vector<int32_t>& tokens, size_t from) const;
+  [[nodiscard]] std::vector<metrics::NamedStep> score_by_steps(std::vector<int32_t> tokens,
                                                                std::span<const int32_t> continuation) const;
+  /// The parsed answer to a POST, after all tries. Throws UserError where it is none, or of another model.
+  [[nodiscard]] nlohmann::json ask(const std::string& path, const nlohmann::json& body, int64_t& retries) const;
   void require_model(const std::string& body, const std::string& answered) const;
 
   ServerSettings settings_;

@@ -116,6 +116,16 @@ void require_key_of_header(const std::string& key, const std::string& key_name) 
         .expected = "the key alone, as a header holds it"});
 }
 
+void RequestPace::wait() {
+  Clock::time_point turn;
+  {
+    const std::lock_guard lock(mutex_);
+    turn = std::max(next_, Clock::now());
+    next_ = turn + apart_;
+  }
+  std::this_thread::sleep_until(turn);
+}
+
 HttpReply exchange_patiently(const HttpRequest& request, const Patience& patience, int64_t& retries,
                              const std::string& expected, const std::string& key_name) {
   const std::string place = shown_url(request.url);

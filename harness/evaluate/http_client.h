@@ -1,8 +1,11 @@
 #pragma once
 // Requests to endpoints over HTTP, for one thread each.
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,6 +53,22 @@ struct Patience {
   double first_wait_s = 1;      // before the second try, then doubled; a Retry-After header is obeyed instead
   double longest_wait_s = 120;  // a Retry-After header that asks for more ends it
   std::function<void(const std::string&)> on_retry;  // told why and when it is repeated; may be empty
+};
+
+/// Turns to send a request, for any number of threads.
+class RequestPace {
+  using Clock = std::chrono::steady_clock;
+
+ public:
+  explicit RequestPace(int64_t per_minute)
+      : apart_(Clock::duration(std::chrono::minutes(1)) / std::max<int64_t>(per_minute, 1)) {}
+  /// Returns when it is the caller's turn.
+  void wait();
+
+ private:
+  Clock::duration apart_;
+  std::mutex mutex_;
+  Clock::time_point next_;
 };
 
 /// The reply with status 200, after tries that `retries` counts where the connection fails, and on 408, 429 and 5xx.

@@ -123,6 +123,7 @@ LoadedModel::LoadedModel(const experiment::ModelEntry& entry, const std::filesys
       fitted_folder_(home / "fitted"),
       machine_(std::move(machine)),
       home_(home) {
+  if (entry.requests_per_minute > 0) pace_ = std::make_shared<RequestPace>(entry.requests_per_minute);
   if (!entry.elsewhere() || entry.behind_endpoint()) return;
   elsewhere_ = std::make_unique<TransformersEngine>(entry.file(home), entry.dtype, entry.device);
 }
@@ -138,7 +139,9 @@ CompletionEndpoint& LoadedModel::server(const experiment::ComponentEntry& method
   }
   auto& server = servers_[method.label];
   if (!server) {
-    auto made = std::make_unique<CompletionEndpoint>(server_of(entry_, method));
+    ServerSettings settings = server_of(entry_, method);
+    settings.pace = pace_;
+    auto made = std::make_unique<CompletionEndpoint>(std::move(settings));
     (void)made->version();
     server = std::move(made);
   }

@@ -100,6 +100,7 @@ class LoadedModel {
   std::filesystem::path home_;
   std::map<std::string, std::unique_ptr<CompletionEndpoint>> servers_;  // by method's label, as the next
   std::map<std::string, ServerFacts> server_facts_;
+  std::shared_ptr<RequestPace> pace_;  // of requests to them; may be null
   std::unique_ptr<ServerProcess> started_;
   std::string started_for_;  // label of a method
   std::shared_ptr<const ModelFacts> facts_;

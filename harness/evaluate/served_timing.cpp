@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -72,15 +73,16 @@ experiment::SampleOutcome evaluate_timing_served(const CompletionEndpoint& serve
   query.ignore_end = request.stop.stop_tokens.empty();
   for (int64_t i = 0; i < settings.warmup; ++i) (void)stream_together(server, query, settings.batch);
 
+  const auto before = server.cache_metrics();
   std::vector<double> first_token_ms, end_to_end_ms, gap_ms, throughput;
+  std::map<std::string, int64_t> failures;  // how many had a reason
   int64_t failed = 0;
-  std::string failure;
   CompletionAnswer answer;
   for (int64_t i = 0; i < settings.repeats; ++i) {
     const std::vector<Streamed> streams = stream_together(server, query, settings.batch);
     for (const Streamed& stream : streams) {
       failed += !stream.told();
-      if (!stream.told()) failure = stream.failure;
+      if (!stream.told()) ++failures[stream.failure];
     }
     if (!streams.front().told()) continue;
     answer = streams.front().answer;
@@ -91,7 +93,7 @@ experiment::SampleOutcome evaluate_timing_served(const CompletionEndpoint& serve
     if (!gaps_ms.empty()) gap_ms.push_back(metrics::percentile(gaps_ms, 50));
     if (const double rate = throughput_of(streams); rate > 0) throughput.push_back(rate);
   }
-  if (first_token_ms.empty()) throw UserError(failure);
+  if (first_token_ms.empty()) throw UserError(failures.empty() ? "no stream was asked for" : failures.begin()->first);
 
   ForeignSession session;
   session.tokens = answer_tokens(answer, request, query);
@@ -100,7 +102,9 @@ experiment::SampleOutcome evaluate_timing_served(const CompletionEndpoint& serve
   results::SampleResult& result = outcome.result;
   describe_answer(result, request, session);
   result.active = true;  // what a setting does to answers is for cells of kind quality
-  result.activity_json = nlohmann::json{{"failure", failure}}.dump();
+  result.activity_json =
+      nlohmann::json{{"failures", failures}, {"server_metrics", counters_between(before, server.cache_metrics())}}
+          .dump();
   const Origin measured{.clock = results::Clock::measured};
   add_repeats(result, metrics::kTimeToFirstTokenMs, first_token_ms, measured);
   add_repeats(result, metrics::kEndToEndMs, end_to_end_ms, measured);

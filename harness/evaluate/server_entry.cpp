@@ -90,8 +90,16 @@ std::vector<std::string> check_server_entry(const json& settings, const std::str
 
 void require_server_entry(const experiment::ModelEntry& model, const experiment::ComponentEntry& method) {
   const bool server = method.name == kServerEntry;
+  const std::string place = fmt::format("model {} and method {}", model.label, method.label);
+  if (server && model.behind_endpoint()) {
+    const std::string url = server_of(model, method).url, shown = shown_url(url);
+    if (shown == url) return;
+    fail({.place = place + ": endpoint",
+          .found = "a password, which the database would hold",
+          .expected = fmt::format("{}, and \"key_variable\" for a key", shown)});
+  }
   if (server == model.behind_endpoint()) return;
-  fail({.place = fmt::format("model {} and method {}", model.label, method.label),
+  fail({.place = place,
         .found = server ? "a server's settings, and a model that answers in this process"
                         : "a method of this project, and a model behind an endpoint",
         .expected = server ? "an \"endpoint\" in the model's entry" : R"(methods {"name": "server", ...} alone)",

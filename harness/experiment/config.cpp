@@ -235,6 +235,12 @@ void ModelEntry::parameters(ParameterVisitor& p) {
   p("request_tries", request_tries)
       .min(1)
       .doc("of a request that meets a closed connection, a time-out, 408, 429 or 5xx, with longer and longer waits");
+  p("requests_per_minute", requests_per_minute)
+      .min(0)
+      .doc(
+          "that the server is sent at most, evenly, for answers and scores; those that are timed come as they come; 0 "
+          "= "
+          "no limit");
   p("concurrency", concurrency).min(1).max(1024).doc("samples that the server is asked at a time, for their answers");
 }
 
@@ -250,7 +256,9 @@ std::string ModelEntry::parameters_json(bool placement) const {
   for (const char* key : {"endpoint", "model", "prompts"}) {
     if (!behind_endpoint()) values.erase(key);
   }
-  for (const char* key : {"key_variable", "request_timeout_s", "request_tries", "concurrency"}) values.erase(key);
+  for (const char* key : {"key_variable", "request_timeout_s", "request_tries", "requests_per_minute", "concurrency"}) {
+    values.erase(key);
+  }
   return values.dump();
 }
 

@@ -35,6 +35,7 @@ struct ModelEntry {
   std::string key_variable;         // environment variable that holds the server's key; empty = no key
   int64_t request_timeout_s = 600;  // of one try
   int64_t request_tries = 5;        // before a request has failed
+  int64_t requests_per_minute = 0;  // at most, for answers and scores; 0 = without a limit
   int64_t concurrency = 1;          // samples that the server is asked at a time
   std::string source;               // where it comes from, huggingface.co/ORG/NAME; decides no result
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "harness/serve/tool_calls.h"
+
 namespace kvarena::serve {
 namespace {
 
@@ -99,11 +101,16 @@ json head_json(const AnswerHead& head, const char* object) {
 
 const char* chunk_object(const AnswerHead& head) { return head.chat ? "chat.completion.chunk" : "text_completion"; }
 
-json message_json(const std::string& text) {
-  json message = json::object();
-  message["role"] = "assistant";
+/// Writes a chat's text into a choice, and the calls in it, which end the choice by another reason.
+void put_text(const AnswerHead& head, const std::string& text, bool streams, json& message, json& finish_reason) {
   message["content"] = text;
-  return message;
+  if (!head.tools) return;
+  ToolCalls calls = find_tool_calls(text, head.id);
+  if (calls.list.empty()) return;
+  message["content"] = calls.text.empty() ? json() : json(calls.text);
+  for (size_t i = 0; streams && i < calls.list.size(); ++i) calls.list[i]["index"] = i;
+  message["tool_calls"] = std::move(calls.list);
+  finish_reason = "tool_calls";
 }
 
 }  // namespace
@@ -134,14 +141,15 @@ json answer_json(const AnswerHead& head, std::span<const Choice> choices, std::s
   for (size_t i = 0; i < choices.size(); ++i) {
     json one = json::object();
     one["index"] = i;
+    one["finish_reason"] = choices[i].finish_reason();
     if (head.chat) {
-      one["message"] = message_json(pieces[i].text);
+      one["message"]["role"] = "assistant";
+      put_text(head, pieces[i].text, /*streams=*/false, one["message"], one["finish_reason"]);
     } else {
       one["text"] = pieces[i].text;
     }
     one["logprobs"] = scores_json(head, pieces[i], tokenizer);
     if (head.token_ids) one["token_ids"] = pieces[i].answer_ids;
-    one["finish_reason"] = choices[i].finish_reason();
     list.push_back(std::move(one));
   }
   json result = head_json(head, head.chat ? "chat.completion" : "text_completion");
@@ -154,16 +162,16 @@ json chunk_json(const AnswerHead& head, const Choice& choice, const Piece& piece
                 const Tokenizer& tokenizer) {
   json one = json::object();
   one["index"] = 0;
+  one["finish_reason"] = choice.ending() ? json(choice.finish_reason()) : json();
   if (head.chat) {
     one["delta"] = json::object();
     if (first) one["delta"]["role"] = "assistant";
-    if (first || !piece.text.empty()) one["delta"]["content"] = piece.text;
+    if (first || !piece.text.empty()) put_text(head, piece.text, /*streams=*/true, one["delta"], one["finish_reason"]);
   } else {
     one["text"] = piece.text;
   }
   one["logprobs"] = scores_json(head, piece, tokenizer);
   if (head.token_ids) one["token_ids"] = piece.answer_ids;
-  one["finish_reason"] = choice.ending() ? json(choice.finish_reason()) : json();
   json result = head_json(head, chunk_object(head));
   result["choices"] = json::array();
   result["choices"].push_back(std::move(one));

@@ -18,6 +18,7 @@ struct AnswerHead {
   std::string model;
   int64_t created = 0;  // seconds since 1970
   bool chat = false;
+  bool tools = false;        // whose calls are found in a chat's text
   bool token_ids = false;    // shown beside the text
   bool named_by_id = false;  // CompletionRequest::named_by_id
 };
@@ -27,7 +28,8 @@ struct AnswerHead {
 /// A whole answer; `pieces`: all of each choice.
 [[nodiscard]] nlohmann::json answer_json(const AnswerHead& head, std::span<const Choice> choices,
                                          std::span<const Piece> pieces, const Tokenizer& tokenizer);
-/// One chunk of a stream, the `first` of a chat with its role, the last one with the finish reason.
+/// One chunk of a stream, the `first` of a chat with its role, the last one with the finish reason. Of a chat with
+/// tools the text is whole.
 [[nodiscard]] nlohmann::json chunk_json(const AnswerHead& head, const Choice& choice, const Piece& piece, bool first,
                                         const Tokenizer& tokenizer);
 /// The chunk without choices that ends a stream whose usage was asked for.

@@ -85,12 +85,14 @@ std::string Answering::next_events() {
 
 std::string Answering::events_of(const News& news) {
   Choice& choice = choices_.front();
-  const Piece piece = choice.take(news);
-  const bool first = !std::exchange(begun_, true);
+  append(held_, choice.take(news));
+  begun_ = true;
   std::string text;
   try {
     if (news.ending) require_answer(*news.ending);
-    text = event(dump(chunk_json(head_, choice, piece, first, text_->tokenizer)));
+    if (head_.tools && !news.ending) return "";
+    const bool first = !std::exchange(told_, true);
+    text = event(dump(chunk_json(head_, choice, std::exchange(held_, {}), first, text_->tokenizer)));
     if (!news.ending) return text;
     if (request_.stream_usage) text += event(dump(usage_chunk_json(head_, choice)));
     text += event("[DONE]");

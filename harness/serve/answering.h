@@ -43,6 +43,8 @@ class Answering {
   std::vector<Choice> choices_;
   News first_;  // of a stream
   bool begun_ = false;
+  bool told_ = false;  // the first chunk
+  Piece held_;         // that is not told yet
   bool stream_over_ = false;
 };
 

@@ -191,6 +191,9 @@ void HttpServer::add_routes() {
     response.status = stops ? 503 : 200;
     response.set_content(stops ? R"({"status":"stopping"})" : R"({"status":"ok"})", kJson);
   });
+  server.Get("/version", [](const auto&, httplib::Response& response) {
+    response.set_content(nlohmann::json{{"version", KVARENA_VERSION}}.dump(), kJson);
+  });
   server.Get("/metrics", [this](const httplib::Request& http, httplib::Response& response) {
     guard(response, [&] {
       require_key(http);
@@ -235,6 +238,7 @@ void HttpServer::complete(const httplib::Request& http, httplib::Response& respo
                         .model = model.name,
                         .created = seconds_since_1970(),
                         .chat = chat,
+                        .tools = request.conversation && request.conversation->tools,
                         .token_ids = request.token_ids,
                         .named_by_id = request.named_by_id};
   ++open_;

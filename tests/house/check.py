@@ -29,7 +29,7 @@ ARROWS = {
     # Evaluates samples for the experiment, through the interface that the experiment declares.
     "harness/evaluate": BELOW_ENGINE | MEASURING
     | {"harness/device", "harness/engine", "harness/results", "harness/experiment"},
-    "harness/serve": BELOW_ENGINE | {"harness/engine"},
+    "harness/serve": BELOW_ENGINE | {"harness/engine", "metrics"},
     "harness/cli": BELOW_ENGINE | MEASURING
     | {"harness/device", "harness/engine", "harness/results", "harness/experiment", "harness/evaluate", "harness/serve",
        "reports"},

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "harness/core/error.h"
@@ -12,6 +14,7 @@
 #include "metrics/distribution/divergence.h"
 #include "metrics/distribution/embedding.h"
 #include "metrics/distribution/selection.h"
+#include "metrics/distribution/topk_divergence.h"
 #include "metrics/registry.h"
 
 namespace kvarena::metrics {
@@ -150,6 +153,54 @@ TEST(Embedding, ZeroVectorsHaveNoDirection) {
   const std::vector<float> one = {1, 0};
   EXPECT_EQ(cosine_similarity(zero, one), 0.0);
   EXPECT_EQ(l2_normalized({0, 0}), (std::vector<double>{0, 0}));
+}
+
+// --- top-k divergence of servers
+
+/// A step whose likeliest `k` tokens are named.
+NamedStep told(const std::vector<double>& p, size_t token, size_t k) {
+  std::vector<size_t> order(p.size());
+  for (size_t i = 0; i < p.size(); ++i) order[i] = i;
+  std::ranges::sort(order, [&](size_t a, size_t b) { return p[a] > p[b]; });
+  NamedStep step{.token = std::to_string(token), .log_probability = std::log(p[token]), .likeliest = {}};
+  for (size_t i = 0; i < k; ++i) step.likeliest[std::to_string(order[i])] = std::log(p[order[i]]);
+  return step;
+}
+
+std::vector<double> random_distribution(size_t n, const char* name) {
+  std::vector<double> p;
+  double sum = 0;
+  for (const float logit : random_logits(n, name, 8)) sum += p.emplace_back(std::exp(logit));
+  for (double& share : p) share /= sum;
+  return p;
+}
+
+TEST(TopkDivergence, IsBelowTheDivergenceAndMeetsItWhereAllIsNamed) {
+  constexpr size_t kTokens = 50;
+  const std::vector<double> p = random_distribution(kTokens, "p"), q = random_distribution(kTokens, "q");
+  double whole = 0;
+  for (size_t i = 0; i < kTokens; ++i) whole += p[i] * std::log(p[i] / q[i]);
+  for (const size_t k : {0, 1, 5, 20, 40}) {
+    for (const size_t token : {size_t{0}, size_t{7}, size_t{49}}) {
+      const TopkDivergence found = topk_divergence(told(p, token, k), told(q, token, k));
+      EXPECT_LE(found.kl_nats, whole + 1e-12) << k;
+      EXPECT_GE(found.kl_nats, 0) << k;
+      EXPECT_DOUBLE_EQ(found.log_probability_lost, std::log(p[token] / q[token]));
+    }
+  }
+  EXPECT_NEAR(topk_divergence(told(p, 3, kTokens), told(q, 3, kTokens)).kl_nats, whole, 1e-7);
+  const TopkDivergence same = topk_divergence(told(p, 3, 20), told(p, 3, 20));
+  EXPECT_EQ(same.kl_nats, 0);
+  EXPECT_TRUE(same.top1_agrees);
+}
+
+TEST(TopkDivergence, LumpsWhatOnlyOneNames) {
+  const NamedStep full{
+      .token = "a", .log_probability = std::log(0.5), .likeliest = {{"a", std::log(0.5)}, {"b", std::log(0.3)}}};
+  const NamedStep lossy{.token = "a", .log_probability = std::log(0.25), .likeliest = {{"c", std::log(0.6)}}};
+  const TopkDivergence found = topk_divergence(full, lossy);
+  EXPECT_NEAR(found.kl_nats, 0.5 * std::log(0.5 / 0.25) + 0.5 * std::log(0.5 / 0.75), 1e-12);
+  EXPECT_FALSE(found.top1_agrees);
 }
 
 }  // namespace

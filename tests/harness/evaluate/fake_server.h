@@ -17,14 +17,15 @@
 namespace kvarena::evaluate {
 
 /// A token is an ASCII character, whose code is its id. The model "tiny" answers "ab", "tiny-fp8" "ac". Of a given text
-/// each token has the probability 1/2 and "x" 1/4, of tiny-fp8 the reverse. It speaks for vLLM and for llama.cpp.
+/// each token has the probability 1/2 and "x" 1/4, of tiny-fp8 the reverse. It speaks for vLLM, SGLang and llama.cpp.
 class FakeServer {
  public:
   using json = nlohmann::json;
   /// Answers in place of the server; false: the server does.
   using Trouble = std::function<bool(const json& asked, httplib::Response& response)>;
 
-  FakeServer() {
+  /// Listens at a free port unless one is named.
+  explicit FakeServer(int port = 0) : port_(port) {
     server_.Get("/v1/models", [this](const auto&, auto& response) {
       response.set_content(json{{"data", {{{"id", "tiny"}}, {{"id", "tiny-fp8"}}}}}.dump(), "application/json");
     });
@@ -56,6 +57,20 @@ class FakeServer {
       }
       response.set_content(likeliest(body).dump(), "application/json");
     });
+    server_.Get("/get_server_info",
+                [](const auto&, auto& response) { response.set_content(R"({"version": "0.5"})", "application/json"); });
+    server_.Post("/generate", [this](const httplib::Request& http, httplib::Response& response) {
+      response.set_content(generated(json::parse(http.body)).dump(), "application/json");
+    });
+    server_.Post("/v1/chat/completions", [this](const httplib::Request& http, httplib::Response& response) {
+      const json body = json::parse(http.body);
+      const std::lock_guard lock(mutex_);
+      asked_.push_back(body);
+      const json message = {{"role", "assistant"}, {"content", "ab"}};
+      const json reply = {{"model", body.at("model")},
+                          {"choices", {{{"message", message}, {"finish_reason", "stop"}}}}};
+      response.set_content(reply.dump(), "application/json");
+    });
     server_.Post("/v1/completions", [this](const httplib::Request& http, httplib::Response& response) {
       const json body = json::parse(http.body);
       const Counted counted(*this);
@@ -66,12 +81,18 @@ class FakeServer {
       }
       if (!trouble || !trouble(body, response)) answer(body, response);
     });
-    port_ = server_.bind_to_any_port("127.0.0.1");
+    if (port_ == 0) {
+      port_ = server_.bind_to_any_port("127.0.0.1");
+    } else {
+      EXPECT_TRUE(server_.bind_to_port("127.0.0.1", port_));
+    }
     thread_ = std::jthread([this] { server_.listen_after_bind(); });
     while (!server_.is_running()) std::this_thread::yield();
   }
   ~FakeServer() { server_.stop(); }
 
+  [[nodiscard]] int port() const { return port_; }
+  void stop() { server_.stop(); }
   [[nodiscard]] std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
   [[nodiscard]] std::vector<json> asked() {
     const std::lock_guard lock(mutex_);
@@ -130,6 +151,17 @@ class FakeServer {
       tops.push_back({{"id", token}, {"logprob", std::log(share)}});
     }
     return {{"completion_probabilities", {{{"id", 'a'}, {"logprob", 0.0}, {"top_logprobs", tops}}}}};
+  }
+  /// Scores of a prompt in SGLang's own form: [log-probability, token, text], of the first token none.
+  static json generated(const json& body) {
+    const json& prompt = body.at("input_ids");
+    json values = {json::array({nullptr, prompt.at(0), nullptr})}, tops = {nullptr};
+    for (size_t i = 1; i < prompt.size(); ++i) {
+      const json own = json::array({std::log(0.5), prompt[i], nullptr});
+      values.push_back(own);
+      tops.push_back({own, json::array({std::log(0.25), 'x', nullptr})});
+    }
+    return {{"text", "a"}, {"meta_info", {{"input_token_logprobs", values}, {"input_top_logprobs", tops}}}};
   }
   void answer(const json& body, httplib::Response& response) {
     const std::string model = body.at("model");

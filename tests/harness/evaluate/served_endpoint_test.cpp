@@ -147,6 +147,47 @@ TEST_F(Endpoint, StepsOfLlamaCppAreAskedOneByOne) {
   EXPECT_TRUE(sent[0].at("cache_prompt").get<bool>());
 }
 
+TEST_F(Endpoint, ScoresOfSglangAreOfItsOwnForm) {
+  CompletionEndpoint asked({.url = server_.url(), .engine = "sglang", .model = "tiny"});
+  EXPECT_EQ(asked.version(), "sglang 0.5");
+  const std::vector<int32_t> text = {'a', 'b'};
+  const auto steps = asked.score(query_, text);
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[1].token, "token_id:98");
+  EXPECT_DOUBLE_EQ(steps[1].log_probability, std::log(0.5));
+  EXPECT_EQ(steps[1].likeliest,
+            (std::map<std::string, double>{{"token_id:98", std::log(0.5)}, {"token_id:120", std::log(0.25)}}));
+}
+
+TEST_F(Endpoint, ScoresOfAnotherModelAreRefused) {
+  const CompletionEndpoint asked = endpoint();
+  server_.trouble = [](const json&, httplib::Response& response) {
+    response.set_content(R"({"model": "other", "choices": []})", "application/json");
+    return true;
+  };
+  const std::vector<int32_t> text = {'a'};
+  const std::string failure = failure_of([&] { (void)asked.score(query_, text); });
+  EXPECT_NE(failure.find("an answer of the model other"), std::string::npos) << failure;
+}
+
+TEST_F(Endpoint, SendsTextsAndMessagesWhereNoTokensAreGiven) {
+  const CompletionEndpoint asked = endpoint();
+  EXPECT_EQ(asked.complete({.text = "Who?", .max_tokens = 4}).text, "ab");
+  EXPECT_EQ(server_.asked().back().at("prompt"), "Who?");
+  EXPECT_EQ(asked.complete({.messages = {{"user", "Who?"}}, .max_tokens = 4}).text, "ab");
+  EXPECT_EQ(server_.asked().back().at("messages"), json({{{"role", "user"}, {"content", "Who?"}}}));
+  EXPECT_FALSE(server_.asked().back().contains("prompt"));
+}
+
+TEST_F(Endpoint, RequestsKeepTheirDistance) {
+  const auto pace = std::make_shared<RequestPace>(1200);
+  CompletionEndpoint asked({.url = server_.url(), .engine = "vllm", .model = "tiny", .pace = pace});
+  CompletionEndpoint beside({.url = server_.url(), .engine = "vllm", .model = "tiny", .pace = pace});
+  const auto begin = std::chrono::steady_clock::now();
+  for (const CompletionEndpoint* each : {&asked, &beside, &asked, &beside}) (void)each->complete(query_);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(150));
+}
+
 // --- cells
 
 using ServedAnswers = ServedRun;
@@ -269,21 +310,33 @@ TEST_F(ServedAnswers, TellWhetherTheServersTemplateIsOurs) {
   EXPECT_EQ(card(ours, "text.db"), "as ours");
 }
 
-TEST_F(ServedAnswers, AServerThatFailsCostsItsCellAndTheRunGoesOnWhereItWas) {
+/// How a server fails, and what the cell says of it.
+struct Failing {
+  const char* name;
+  const char* words;
+  std::function<void(httplib::Response&)> answer;
+};
+
+class FailingServer : public ServedRun, public ::testing::WithParamInterface<Failing> {};
+
+TEST_P(FailingServer, CostsItsCellAndTheRunGoesOnWhereItWas) {
   FakeServer server;
   int answers = 0;
   server.trouble = [&](const json& asked, httplib::Response& response) {
     const bool fp8 = asked.at("model").get<std::string>() == "tiny-fp8" && !asked.value("echo", false);
     if (!fp8 || ++answers < 2) return false;
-    FakeServer::cut(response, kNoEnd);
+    GetParam().answer(response);
     return true;
   };
-  const ExperimentConfig asked = config(model(server.url(), "vllm"), two_settings());
+  json patient = model(server.url(), "vllm");
+  patient["request_timeout_s"] = 1;
+  const ExperimentConfig asked = config(patient, two_settings());
   const auto first = run(asked);
   EXPECT_EQ(first.evaluated, 4);
   EXPECT_EQ(first.failed_cells, 1);
   EXPECT_EQ(cell("fp8").state, CellState::failed);
   EXPECT_EQ(cell("fp8").done_samples, 1);
+  EXPECT_NE(cell("fp8").reason.find(GetParam().words), std::string::npos) << cell("fp8").reason;
   EXPECT_EQ(cell("bf16").state, CellState::done);
   server.trouble = {};
   const size_t before = server.asked().size();
@@ -292,6 +345,57 @@ TEST_F(ServedAnswers, AServerThatFailsCostsItsCellAndTheRunGoesOnWhereItWas) {
   EXPECT_EQ(second.evaluated, 2);
   EXPECT_EQ(cell("fp8").state, CellState::done);
   EXPECT_EQ(server.asked().size() - before, 8U) << "two samples: an answer and its scores, of two settings";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, FailingServer,
+    ::testing::Values(
+        Failing{"Closes", "/v1/completions", [](auto& response) { FakeServer::cut(response, ""); }},
+        Failing{"StopsHalfway", "/v1/completions", [](auto& response) { FakeServer::cut(response, kNoEnd); }},
+        Failing{"Hangs", "imeout", [](auto&) { std::this_thread::sleep_for(std::chrono::milliseconds(1300)); }},
+        Failing{"AnswersGarbage", "<html>", [](auto& response) { response.set_content("<html>", "text/html"); }},
+        Failing{"IsOutOfMemory", "HTTP 500", [](auto& response) { response.status = 500; }},
+        Failing{
+            "ChangesItsModel", "an answer of the model other",
+            [](auto& response) { response.set_content(R"({"model": "other", "choices": []})", "application/json"); }}),
+    [](const auto& way) { return std::string(way.param.name); });
+
+TEST_F(ServedAnswers, AServerThatIsGoneFailsItsCellsAndIsAskedAgainWhenItIsBack) {
+  auto server = std::make_unique<FakeServer>();
+  const int port = server->port();
+  const ExperimentConfig asked = config(model(server->url(), "vllm"), two_settings());
+  server->trouble = [&](const json&, httplib::Response&) {
+    if (server->asked().size() == 5) server->stop();
+    return false;
+  };
+  const auto first = run(asked);
+  EXPECT_GT(first.failed_cells, 0);
+  EXPECT_LT(first.evaluated, 6);
+  server.reset();
+  server = std::make_unique<FakeServer>(port);
+  const auto second = run(asked, /*retry_failed=*/true);
+  EXPECT_EQ(second.failed_cells, 0);
+  EXPECT_EQ(first.evaluated + second.evaluated, 6);
+}
+
+TEST_F(ServedAnswers, LeaveNoKeyInTheDatabase) {
+  FakeServer server;
+  ::setenv("KVARENA_TEST_KEY", "sk-secret", 1);
+  json keyed = model(server.url(), "vllm");
+  keyed["key_variable"] = "KVARENA_TEST_KEY";
+  (void)run(config(keyed, two_settings()));
+  EXPECT_EQ(server.key(), "Bearer sk-secret");
+  for (const auto& file : std::filesystem::directory_iterator(folder_.path())) {
+    if (!file.is_regular_file()) continue;
+    const std::string bytes = read_file(file.path());
+    EXPECT_EQ(bytes.find("sk-secret"), std::string::npos) << file.path();
+    EXPECT_EQ(bytes.find("KVARENA_TEST_KEY"), std::string::npos) << file.path();
+  }
+  std::string open = server.url();
+  open.insert(open.find("//") + 2, "me:sk-secret@");
+  const std::string failure = failure_of([&] { (void)run(config(model(open, "vllm"), two_settings())); });
+  EXPECT_NE(failure.find("key_variable"), std::string::npos) << failure;
+  EXPECT_EQ(failure.find("sk-secret"), std::string::npos) << failure;
 }
 
 TEST_F(ServedAnswers, AreTimedByTheArrivalOfTokens) {
@@ -309,6 +413,9 @@ TEST_F(ServedAnswers, AreTimedByTheArrivalOfTokens) {
   EXPECT_EQ(cell("bf16").reason, "");
   EXPECT_EQ(streams, 6);
   EXPECT_EQ(values("bf16", "failed_requests"), std::vector<double>{1});
+  const json activity = json::parse(samples("bf16").at(0).activity_json);
+  EXPECT_EQ(activity.at("failures").size(), 1U) << activity;
+  EXPECT_EQ(activity.at("server_metrics").at("vllm:prefix_cache_hits_total").get<double>(), 50);
   EXPECT_EQ(values("bf16", "batch_requests"), std::vector<double>{2});
   const auto timed = [&](const char* metric) { return values("bf16", metric, results::Clock::measured).at(0); };
   EXPECT_GE(timed("end_to_end_ms"), 60) << "the server's own pauses";

@@ -127,7 +127,8 @@ INSTANTIATE_TEST_SUITE_P(All, ConfigKeys,
 TEST(ConfigKeys, OfAModelEachChangeSomething) {
   const json base = config_with("models");
   // How a server is asked decides no result; tests of the evaluator show what these do.
-  const std::set<std::string> of_requests = {"key_variable", "request_timeout_s", "request_tries", "concurrency"};
+  const std::set<std::string> of_requests = {"key_variable", "request_timeout_s", "request_tries",
+                                             "requests_per_minute", "concurrency"};
   const std::set<std::string> of_servers = {"endpoint", "engine", "model", "prompts"};
   for (const auto& [key, schema] : properties().at(json::json_pointer("/models/items/else/properties")).items()) {
     if (of_requests.contains(key)) continue;
