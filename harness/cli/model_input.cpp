@@ -112,6 +112,8 @@ Transformer load_weights(const OpenedModel& model, const ModelOptions& options) 
 std::shared_ptr<const ModelFacts> facts_of(const OpenedModel& model, const Transformer& transformer) {
   auto facts = model_facts(transformer, {kvarena_home() / "fitted"});
   facts->text = text_facts(*model.tokenizer, model.chat_template);
+  const std::filesystem::path& first = model.files.front();
+  facts->file = (first.extension() == ".gguf" ? first : first.parent_path()).string();
   return facts;
 }
 

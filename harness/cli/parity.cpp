@@ -88,7 +88,7 @@ json read_list(const Options& options) {
 }
 
 /// The list under the budget. A press without a method runs here too where a plugin has brought the method of presses.
-std::vector<ParityPair> pairs_of(const json& list, double keep, const std::filesystem::path& checkpoint) {
+std::vector<ParityPair> pairs_of(const json& list, double keep) {
   constexpr const char* kPresses = "kvpress";  // of python/kvarena/plugins/press.py
   std::vector<ParityPair> pairs;
   for (const json& entry : list) {
@@ -100,8 +100,6 @@ std::vector<ParityPair> pairs_of(const json& list, double keep, const std::files
       pair.method["keep"] = keep;
     } else if (find_method(kPresses) != nullptr) {
       pair.method = pair.press;
-      pair.method["model"] = checkpoint.string();
-      pair.method["compression_ratio"] = 1 - keep;
     }
     if (!pair.method.is_null()) (void)make_method(pair.method, "--pairs");
   }
@@ -205,7 +203,7 @@ int run(const Options& options) {
   experiment::require_models(config, kvarena_home());
   const experiment::ModelEntry& entry = config.models.front();
   const std::filesystem::path checkpoint = entry.file(kvarena_home());
-  const std::vector<ParityPair> pairs = pairs_of(list, options.keep, checkpoint);
+  const std::vector<ParityPair> pairs = pairs_of(list, options.keep);
   TransformersEngine engine(checkpoint, entry.dtype, entry.device);
   const std::string version = engine.version();
   engine.load(0);

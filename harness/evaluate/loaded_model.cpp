@@ -203,6 +203,7 @@ Transformer& LoadedModel::transformer() {
 std::shared_ptr<const ModelFacts> LoadedModel::facts() {
   if (!facts_ && !entry_.elsewhere()) {
     auto facts = model_facts(transformer(), {fitted_folder_}, machine_);
+    facts->file = entry_.file(home_).string();
     facts->text = text_facts(*opened_.tokenizer, template_);
     facts_ = std::move(facts);
   }

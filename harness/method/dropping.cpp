@@ -358,7 +358,7 @@ LayerScores DroppingMethod::score(const std::vector<LayerView>& views, double sh
   const int64_t capacity = Division{.share = share, .layers = {}}.capacity();
   LayerScores result{.heads = {}, .protection = protection_.beside(part_->protect(capacity)), .share = share};
   for (const LayerView& view : views) {
-    const at::Tensor scores = part_->score(view).to(at::kFloat).contiguous();
+    const at::Tensor scores = part_->score(view.under(share)).to(at::kFloat).contiguous();
     if (scores.dim() != 2 || scores.size(0) != view.kv_heads() || scores.size(1) != view.n()) {
       fail({.place = fmt::format("{}: layer {}", name_, view.layer()),
             .found = fmt::format("scores of shape [{}]", fmt::join(scores.sizes(), ", ")),

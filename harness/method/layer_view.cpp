@@ -68,6 +68,12 @@ LayerView LayerView::part(std::vector<std::vector<int32_t>> entries) const {
   return view;
 }
 
+LayerView LayerView::under(double share) const {
+  LayerView view = *this;
+  view.share_ = share;
+  return view;
+}
+
 at::Tensor LayerView::cut(const at::Tensor& all) const {
   if (!part_) return all;
   const int64_t rows = all.size(0) / kv_heads_;  // a head's: 1, or its group

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "harness/cache/layer_cache.h"
@@ -25,12 +26,16 @@ class LayerView {
   /// A part of this view: for each of its heads the same number of ascending entries. Observations are cut to it;
   /// window_attention() and for_each_query_block() are then attention among the part's own entries, from its last ones.
   [[nodiscard]] LayerView part(std::vector<std::vector<int32_t>> entries) const;
+  /// This view under a budget of so many entries a head on average, before rounding.
+  [[nodiscard]] LayerView under(double share) const;
 
   [[nodiscard]] int64_t layer() const { return layer_->layer; }
   [[nodiscard]] int64_t layers() const { return layer_->layers; }
   [[nodiscard]] bool decoding() const { return seen_ == nullptr || seen_->entries == 0; }
   [[nodiscard]] int64_t prompt_tokens() const { return layer_->prompt_tokens; }
   [[nodiscard]] int64_t n() const { return n_; }
+  /// The budget, entries a head on average; n where there is none.
+  [[nodiscard]] double share() const { return share_.value_or(static_cast<double>(n_)); }
   [[nodiscard]] int64_t q_heads() const { return kv_heads_ * group(); }
   [[nodiscard]] int64_t kv_heads() const { return kv_heads_; }
   [[nodiscard]] int64_t group() const { return shape_.group(); }
@@ -104,6 +109,7 @@ class LayerView {
   int64_t all_;                                                    // entries of a head in the cache
   int64_t n_;                                                      // entries shown
   std::shared_ptr<const std::vector<std::vector<int32_t>>> part_;  // [kv_heads][n], null when all are shown
+  std::optional<double> share_;
 };
 
 }  // namespace kvarena

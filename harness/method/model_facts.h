@@ -51,6 +51,7 @@ struct TextFacts {
 struct ModelFacts {
   std::string name;         // as the checkpoint calls itself
   std::string fingerprint;  // of the weights: equal for equal checkpoints only
+  std::string file;         // that the weights were read from, or their folder; empty: made otherwise (tests)
   int64_t hidden_size = 0;
   int64_t weight_bytes = 0;
   int64_t window = 0;   // tokens that the model can take

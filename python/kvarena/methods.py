@@ -108,6 +108,8 @@ class Layer(Grouped):
         self.first_head = facts["first_head"]  # number of the first kv head: a ragged layer is seen head by head
         self.prompt_tokens = facts["prompt_tokens"]
         self.decoding = facts["decoding"]
+        self.share = facts["share"]  # the budget, entries a head on average before rounding: keep * n
+        self.model = facts["model"]  # the evaluated model's file or folder
         self._scorer = scorer
 
     @property

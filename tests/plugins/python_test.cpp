@@ -171,8 +171,7 @@ class Presses : public PythonMethods {
   }
 
   static std::string press(const std::string& text, const char* more = "") {
-    return fmt::format(R"({{"name":"kvpress","keep":0.3,"compression_ratio":0.7,"model":"{}","press":"{}"{}}})",
-                       model().path(), text, more);
+    return fmt::format(R"({{"name":"kvpress","keep":0.3,"press":"{}"{}}})", text, more);
   }
 };
 
@@ -239,9 +238,6 @@ TEST_F(Presses, WhatIsNoScoreIsRefused) {
   const Finished no_score = inspect(press("ThinKPress()"));
   EXPECT_EQ(no_score.code, 2);
   EXPECT_TRUE(contains(no_score.err, "found no ScorerPress")) << no_score.err;
-  const Finished no_ratio = inspect("kvpress:keep=0.3,press=\"StreamingLLMPress()\"");
-  EXPECT_EQ(no_ratio.code, 2);
-  EXPECT_TRUE(contains(no_ratio.err, "its scores follow its compression_ratio, here 0")) << no_ratio.err;
   expect_refused(inspect(press("KnormPress(ratio=1)")), "unexpected keyword argument 'ratio'");
   const Finished other = inspect("kvpress:keep=0.3,press=\"KnormPress()\",model=none");
   EXPECT_EQ(other.code, 2);

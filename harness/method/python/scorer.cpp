@@ -67,6 +67,8 @@ at::Tensor PythonScorer::score(const LayerView& layer) const {
                   {"head_dim", layer.head_dim()},
                   {"first_head", layer.first_head()},
                   {"prompt_tokens", layer.prompt_tokens()},
+                  {"share", layer.share()},
+                  {"model", layer.model().file},
                   {"decoding", layer.decoding()}});
   return part_.child()->ask_tensor(request, [&](const json& wish) { return tensor_for(layer, wish); }).select(0, 0);
 }
