@@ -14,7 +14,7 @@
 #include "harness/cli/bind.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/help.h"
-#include "harness/core/error.h"
+#include "harness/core/logged_error.h"
 #include "harness/core/page.h"
 #include "harness/experiment/provenance.h"
 #include "harness/method/plugins.h"
@@ -132,6 +132,8 @@ int run_program(const std::vector<std::string>& args) {
     const int code = answer(root_command(), words);
     flush_output();
     return code;
+  } catch (const LoggedError& error) {
+    fmt::print(stderr, "kvarena: {}\n{}\n", error.what(), error.log());
   } catch (const UserError& error) {
     print_problems(error.what());
   } catch (const std::bad_alloc&) {

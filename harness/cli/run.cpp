@@ -149,7 +149,7 @@ void print_failures(const results::ResultsStore& results, const std::string& exp
     if (row.state != results::CellState::failed) continue;
     fmt::print(stderr, "kvarena: {}, {}, {}: failed: {}\n", row.cell.model, row.cell.workload, row.cell.method,
                row.reason);
-    ended_workers = ended_workers || !row.failure_log.empty();
+    ended_workers = ended_workers || !(row.failure_log.empty() || row.failure_log.starts_with("Traceback"));
   }
   if (ended_workers) {
     fmt::print(stderr,

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "harness/core/logged_error.h"
+
 namespace kvarena {
 
 /// The message of an exception without libtorch's account of where it was raised: its addresses differ from run to run.
@@ -14,7 +16,8 @@ namespace kvarena {
   return text.substr(0, text.find("\nException raised from "));
 }
 
-/// Runs code that may throw anything and returns why it failed, "" when it did not.
+/// Runs code that may throw anything and returns why it failed, "" when it did not; behind the first line an error's
+/// log.
 template <typename Work>
 std::string failure_of(Work&& work) {
   try {
@@ -22,6 +25,8 @@ std::string failure_of(Work&& work) {
     return "";
   } catch (const std::bad_alloc&) {
     return "out of memory";
+  } catch (const LoggedError& error) {
+    return message_of(error) + "\n" + error.log();
   } catch (const std::exception& error) {
     return *error.what() == '\0' ? "an exception without a message" : message_of(error);
   } catch (...) {

@@ -27,8 +27,8 @@ struct EvalTask {
 /// Outcome of one cell's sample: a result, or the reason why there is none.
 struct SampleOutcome {
   results::SampleResult result;  // cell_id, sample_id and sample_index are filled by the runner
-  std::string failure;           // not empty: the method failed and its cell is given up
-  std::string log;               // last lines of a process that the failure ended
+  std::string failure;           // not empty: the method failed and its cell is given up; the first line says why
+  std::string log;               // last lines of a process that the failure ended, or of a traceback
 };
 
 /// Evaluates samples with one model at a time. Called from one thread. Takes and returns values only, so that an

@@ -42,6 +42,14 @@ results::RunRecord run_of(const ExperimentConfig& config) {
   return run;
 }
 
+/// Leaves a failure's first line as its reason; what follows is its log where it has none.
+void split_failure(SampleOutcome& outcome) {
+  const size_t end = outcome.failure.find('\n');
+  if (end == std::string::npos) return;
+  if (outcome.log.empty()) outcome.log = outcome.failure.substr(end + 1);
+  outcome.failure.resize(end);
+}
+
 /// A cell on its way: what it lacks, and whether it is given up, because it failed or its method's weights are missing.
 struct OpenCell {
   const PlannedCell* cell = nullptr;
@@ -286,6 +294,7 @@ class Runner {
       const std::string& cell_id = missing[i]->cell->record.cell_id;
       if (outcomes[i].failure.empty()) outcomes[i].failure = results::problem_of(outcomes[i].result);
       if (!outcomes[i].failure.empty()) {
+        split_failure(outcomes[i]);
         failures.push_back(
             {.cell_id = cell_id, .sample_id = sample_id, .reason = outcomes[i].failure, .log = outcomes[i].log});
         continue;

@@ -90,7 +90,7 @@ struct CellFailure {
   std::string cell_id;
   std::string sample_id;  // at which it failed; "" = before the first
   std::string reason;
-  std::string log;  // when it ended a process: the last lines that this wrote
+  std::string log;  // last lines that a process wrote which it ended, or of the traceback of a method in Python
 };
 
 /// One cell of the plan. `cell_id` is the caller's: equal content must have equal ids.

@@ -23,7 +23,7 @@ struct CellRow {
   CellRecord cell;
   CellState state = CellState::pending;
   std::string reason;
-  std::string failure_log;  // the last lines of a process that the method ended
+  std::string failure_log;  // the last lines of a process that the method ended, or of a traceback
   bool superseded = false;
   double wall_s = 0;
   int64_t done_samples = 0;

@@ -120,6 +120,15 @@ def reason(error, file):
     return text
 
 
+_SHOWN = 5  # last lines of a traceback
+
+
+def last_lines(error):
+    """What the cell's log has of an exception."""
+    lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
+    return "\n".join(["Traceback, its last lines:", *lines[-_SHOWN:]])
+
+
 def make(classes, name, settings, made):
     key = (name, json.dumps(settings, sort_keys=True))
     if key not in made:
@@ -203,12 +212,7 @@ def answer(classes, request, channel, made):
     if "make" in request:
         return facts(make(classes, request["make"], request["settings"], made))
     verb = next(verb for verb in ACTS if verb in request)
-    method = make(classes, request[verb], request["settings"], made)
-    try:
-        return ACTS[verb](method, request, channel)
-    except Exception:
-        traceback.print_exc()  # the cell's log has it whole
-        raise
+    return ACTS[verb](make(classes, request[verb], request["settings"], made), request, channel)
 
 
 def main():
@@ -224,7 +228,8 @@ def main():
         try:
             channel.send({"done": answer(classes, request, channel, made)})
         except Exception as error:
-            channel.send({"error": reason(error, file)})
+            acted = {} if "make" in request else {"traceback": last_lines(error)}
+            channel.send({"error": reason(error, file)} | acted)
 
 
 if __name__ == "__main__":

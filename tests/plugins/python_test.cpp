@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -68,6 +69,16 @@ TEST_F(PythonMethods, AreWrappedAndRaggedAsThoseInCxx) {
   for (const std::string rest : {"knorm:keep=0.3,budget_rule=heads", "knorm:keep=0.3,decode_interval=4"}) {
     EXPECT_EQ(kept("py_" + rest), kept(rest)) << rest;
   }
+  for (const char* wrapper : {"adakv", "criticalkv"}) {
+    for (const char* settings : {R"(keydiff")", R"(snapkv","window":8)"}) {
+      const auto wrapped = [&](const char* mark) {
+        return kept(fmt::format(R"({{"name":"{}","keep":0.3,"scorer":{{"name":"{}{}}}}})", wrapper, mark, settings));
+      };
+      const json own = wrapped("py_");
+      EXPECT_EQ(own, wrapped("")) << wrapper << settings;
+      EXPECT_NE(own, kept("keydiff:keep=0.3")) << wrapper << settings;
+    }
+  }
   EXPECT_NE(kept("py_last_votes:keep=0.3,window=4"), kept("py_last_votes:keep=0.3,window=40"));
 }
 
@@ -111,6 +122,29 @@ TEST_F(PythonMethods, BudgetRulesSayWhatIsWrong) {
   const Finished help = run_kvarena({"--plugin", kScorers, "methods", "knorm"});
   EXPECT_TRUE(contains(help.out, "py_pyramid: Fewer entries the deeper the layer.")) << help.out;
   EXPECT_TRUE(contains(help.out, "the last layer gets 1/beta of the mean")) << help.out;
+}
+
+TEST_F(PythonMethods, ShowTheirParametersToReaders) {
+  const ScratchFolder scratch;
+  const Finished text = run_kvarena({"--plugin", kScorers, "methods", "py_snapkv"});
+  const Finished pages = run_kvarena({"--plugin", kScorers, "methods", "--pages", (scratch / "pages").string()});
+  EXPECT_EQ(pages.code, 0) << pages.err;
+  std::ifstream file(scratch / "pages" / "compression.md");
+  std::string page((std::istreambuf_iterator<char>(file)), {});
+  page = page.substr(std::min(page.size(), page.find("`py_snapkv`: ")));
+  for (const std::string& shown : {flowing(text.out), flowing(page.substr(0, page.find("\n## ")))}) {
+    for (const char* words : {"an integer at least 1, default 64", "queries that vote",
+                              "an integer at least 1 and at most 99, default 5", "one of \"avg\", \"max\""}) {
+      EXPECT_TRUE(contains(shown, words)) << words << "\n" << shown;
+    }
+  }
+  const Finished schema = run_kvarena({"--plugin", kScorers, "schema"});
+  const json all = json::parse(schema.out, nullptr, false);
+  const json own = all.value("/$defs/method.py_snapkv/properties"_json_pointer, json::object());
+  EXPECT_EQ(own.value("/window/minimum"_json_pointer, 0), 1) << own;
+  EXPECT_EQ(own.value("/window/description"_json_pointer, ""), "queries that vote") << own;
+  EXPECT_EQ(own.value("/kernel/maximum"_json_pointer, 0), 99) << own;
+  EXPECT_EQ(own.value("/pool/enum"_json_pointer, json()), json({"avg", "max"})) << own;
 }
 
 TEST_F(PythonMethods, ShowTheirParameters) {
@@ -158,7 +192,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Fault{"kill", "its Python process ended by signal 9 (Killed)"},
                       Fault{"undeclared",
                             "layer.prompt_attention where the scorer does not say `prompt_attention = True`"},
-                      Fault{"list", "score() returned list, expected [kv_heads, n]"}),
+                      Fault{"list", "score() returned list, expected [kv_heads, n]"},
+                      Fault{"import", "ModuleNotFoundError: No module named 'nowhere' (line "}),
     [](const auto& info) { return std::string(info.param.how); });
 
 /// Scorers of kvpress, where it is installed.
@@ -244,45 +279,148 @@ TEST_F(Presses, WhatIsNoScoreIsRefused) {
   EXPECT_TRUE(contains(other.err, "none")) << other.err;
 }
 
+/// Cells of a run with the tiny model, by method.
+std::map<std::string, results::CellRow> cells_of(const std::filesystem::path& database) {
+  std::map<std::string, results::CellRow> cells;
+  const results::ResultsReader reader(database);
+  for (results::CellRow& row : reader.cells("python")) cells.try_emplace(row.cell.method, row);
+  return cells;
+}
+
+/// A config for it, beside which lies what it runs with.
+json config_for(const TinyModelFolder& model, const json& methods) {
+  return {{"name", "python"},
+          {"models", {{{"name", "tiny"}, {"path", model.path()}, {"dtype", "f32"}, {"template", "none"}}}},
+          {"engine", {{"max_new_tokens", 4}, {"noise_floor", 0}}},
+          {"workloads", {{{"name", "needle"}, {"words", {60}}, {"samples", 2}}}},
+          {"methods", methods},
+          {"output", {{"database", "run.db"}}}};
+}
+
 TEST_F(PythonMethods, AFaultCostsOneCell) {
-  if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  const std::map<std::string, std::string> faults = {
+      {"kill", "its Python process ended by signal 9 (Killed)"},
+      {"raise", "NameError: name 'undefined' is not defined (line "},
+      {"shape", "score() returned [2, "},
+      {"nan", "a score that is not a number"},
+      {"import", "ModuleNotFoundError: No module named 'nowhere' (line "},
+      {"hang", "it took longer than the 5 s that a sample may take"}};
+  const TinyModelFolder model(2048);
   const ScratchFolder scratch;
-  std::ofstream(scratch / "config.json") << R"({
-    "name": "faults", "models": ["smollm2-135m"], "engine": {"max_new_tokens": 4, "noise_floor": 0},
-    "workloads": [{"name": "needle", "words": [100], "samples": 2}],
-    "methods": [{"name": "full"}, {"name": "misbehaving", "keep": 0.5, "matrix": {"how": ["kill", "raise", "nothing"]}},
-                {"name": "py_knorm", "keep": 0.5}, {"name": "knorm", "keep": 0.5},
-                {"name": "py_ideal_topk", "keep": 0.1, "matrix": {"gqa": ["mean", "none"]}},
-                {"name": "ideal_topk", "keep": 0.1, "matrix": {"gqa": ["mean", "none"]}}],
-    "output": {"database": "run.db"}})";
-  const Finished finished =
-      run_kvarena({"--plugin", kScorers, "run", "config.json", "--quiet"}, {.folder = scratch.path()});
-  ASSERT_EQ(finished.code, 1) << finished.err;
-  const results::ResultsReader reader(scratch / "run.db");
-  std::map<std::string, std::string> states;
-  std::map<std::string, std::map<std::string, std::string>> predictions;
-  for (const auto& row : reader.cells("faults")) {
-    states[row.cell.method] = name(row.state);
-    predictions[row.cell.method] = reader.predictions(row.cell.cell_id);
-    if (row.cell.method == "misbehaving how=kill keep=0.5") {
-      EXPECT_TRUE(contains(row.reason, "ended by signal 9")) << row.reason;
+  json methods = {{{"name", "full"}},
+                  {{"name", "misbehaving"}, {"keep", 0.5}, {"label", "sound"}},
+                  {{"name", "py_knorm"}, {"keep", 0.5}}};
+  for (const auto& [how, said] : faults) {
+    methods.push_back({{"name", "misbehaving"}, {"keep", 0.5}, {"how", how}, {"label", how}});
+  }
+  std::ofstream(scratch / "config.json") << config_for(model, methods);
+  const Finished finished = run_kvarena({"--plugin", kScorers, "run", "config.json", "--quiet", "--time-limit", "5"},
+                                        {.folder = scratch.path()});
+  EXPECT_EQ(finished.code, 1) << finished.err;
+  auto cells = cells_of(scratch / "run.db");
+  for (const char* sound : {"full", "sound", "py_knorm keep=0.5"}) {
+    EXPECT_EQ(cells.at(sound).state, results::CellState::done) << sound;
+  }
+  for (const auto& [how, said] : faults) {
+    const results::CellRow& cell = cells.at(how);
+    EXPECT_EQ(cell.state, results::CellState::failed) << how;
+    EXPECT_TRUE(contains(cell.reason, said)) << how << ": " << cell.reason;
+    EXPECT_FALSE(contains(cell.reason, "\n")) << how << ": " << cell.reason;
+  }
+  const std::string& log = cells.at("raise").failure_log;
+  EXPECT_TRUE(log.starts_with("Traceback, its last lines:\n")) << log;
+  EXPECT_TRUE(contains(log, "return scores / undefined")) << log;
+  EXPECT_TRUE(log.ends_with("NameError: name 'undefined' is not defined")) << log;
+  EXPECT_EQ(std::ranges::count(log, '\n'), 5) << log;
+  EXPECT_TRUE(contains(cells.at("import").failure_log, "import nowhere"));
+}
+
+TEST(PythonPatience, EndsWithASentence) {
+  const ScratchFolder scratch;
+  const std::string file = (scratch / "endless.py").string();
+  std::ofstream(file) << "while True: pass\n";
+  const RunSetup soon{.environment = {{"KVARENA_PYTHON_SECONDS", "2"}}};
+  const std::string said = "an import or a constructor that has not returned after 2 s";
+  expect_refused(run_kvarena({"--plugin", file, "methods"}, soon), file + ": found " + said);
+  std::ofstream(file)
+      << "import kvarena\nclass Endless(kvarena.Scorer):\n  def __init__(self):\n    while True: pass\n";
+  expect_refused(run_kvarena({"--plugin", file, "inspect", "--prompt", "a", "--method", "endless:keep=0.5"}, soon),
+                 said);
+  const RunSetup never{.environment = {{"KVARENA_PYTHON_SECONDS", "soon"}}};
+  expect_refused(run_kvarena({"--plugin", file, "methods"}, never), "KVARENA_PYTHON_SECONDS: found soon");
+}
+
+/// Answers and KL of cells with the real model, where methods in Python lie beside those in C++.
+class OnTheDefaultModel : public PythonMethods {
+ protected:
+  void SetUp() override {
+    PythonMethods::SetUp();
+    if (!default_model_is_there()) GTEST_SKIP() << "the default model is absent: run scripts/setup";
+  }
+
+  void run(const json& methods) {
+    json config = config_for(model(), methods);
+    config["models"] = {"smollm2-135m"};
+    config["workloads"] = {{{"name", "needle"}, {"words", {100}}, {"samples", 2}}};
+    std::ofstream(scratch_ / "config.json") << config;
+    const Finished finished =
+        run_kvarena({"--plugin", kScorers, "run", "config.json", "--quiet"}, {.folder = scratch_.path()});
+    ASSERT_EQ(finished.code, 0) << finished.err;
+    const results::ResultsReader reader(scratch_ / "run.db");
+    for (const auto& [method, row] : cells_of(scratch_ / "run.db")) {
+      answers_[method] = reader.predictions(row.cell.cell_id);
+      EXPECT_EQ(answers_[method].size(), 2U) << method;
+      for (const auto& value : reader.values(row.cell.cell_id, "kl_nats", results::Clock::none)) {
+        nats_[method].push_back(value.value);
+      }
     }
   }
-  const std::map<std::string, std::string> expected = {{"full", "done"},
-                                                       {"misbehaving how=kill keep=0.5", "failed"},
-                                                       {"misbehaving how=nothing keep=0.5", "done"},
-                                                       {"py_knorm keep=0.5", "done"},
-                                                       {"misbehaving how=raise keep=0.5", "failed"},
-                                                       {"knorm keep=0.5", "done"},
-                                                       {"py_ideal_topk gqa=mean keep=0.1", "done"},
-                                                       {"py_ideal_topk gqa=none keep=0.1", "done"},
-                                                       {"ideal_topk gqa=mean keep=0.1", "done"},
-                                                       {"ideal_topk gqa=none keep=0.1", "done"}};
-  EXPECT_EQ(states, expected);
-  for (const std::string twin : {"knorm keep=0.5", "ideal_topk gqa=mean keep=0.1", "ideal_topk gqa=none keep=0.1"}) {
-    EXPECT_EQ(predictions.at("py_" + twin).size(), 2U) << twin;
-    EXPECT_EQ(predictions.at("py_" + twin), predictions.at(twin)) << twin;
+
+  void expect_alike(const std::string& own, const std::string& twin) const {
+    EXPECT_EQ(answers_.at(own), answers_.at(twin)) << own;
+    EXPECT_EQ(nats_.at(own), nats_.at(twin)) << own;
+    EXPECT_GT(nats_.at(own).at(0), 0) << own;
   }
+
+  ScratchFolder scratch_;
+  std::map<std::string, std::map<std::string, std::string>> answers_;
+  std::map<std::string, std::vector<double>> nats_;
+};
+
+TEST_F(OnTheDefaultModel, ScorersAreTheirTwins) {
+  const std::string names[] = {"knorm", "keydiff", "snapkv", "expected_attention"};
+  std::string prompt;
+  for (int i = 0; i < 12; ++i) prompt += fmt::format("The grass is green and the sky is blue, says line {}. ", i);
+  json methods = {{{"name", "full"}}};
+  for (const std::string& name : names) {
+    json positions[2];
+    for (const bool python : {false, true}) {
+      const std::string own = (python ? "py_" : "") + name;
+      methods.push_back({{"name", own}, {"keep", 0.5}, {"label", own}});
+      const Finished finished = run_kvarena({"--plugin", kScorers, "inspect", "--model", "smollm2-135m", "--prompt",
+                                             prompt, "--method", own + ":keep=0.5"});
+      ASSERT_EQ(finished.code, 0) << finished.err;
+      const json found = json::parse(finished.out);
+      for (const json& layer : found.at("layers")) positions[python].push_back(layer.at("positions"));
+    }
+    EXPECT_EQ(positions[0].size(), 30U);
+    EXPECT_EQ(positions[1], positions[0]) << name;
+  }
+  run(methods);
+  for (const std::string& name : names) expect_alike("py_" + name, name);
+}
+
+TEST_F(OnTheDefaultModel, RetrieversAreTheirTwinsAndDraftsAreVerified) {
+  json methods = {{{"name", "full"}},
+                  {{"name", "vericache"}, {"drafter", {{"name", "py_knorm"}, {"keep", 0.5}}}, {"label", "drafts"}}};
+  for (const std::string gqa : {"mean", "none"}) {
+    for (const std::string name : {"ideal_topk", "py_ideal_topk"}) {
+      methods.push_back({{"name", name}, {"keep", 0.1}, {"gqa", gqa}, {"label", name + gqa}});
+    }
+  }
+  run(methods);
+  for (const std::string gqa : {"mean", "none"}) expect_alike("py_ideal_topk" + gqa, "ideal_topk" + gqa);
+  EXPECT_EQ(answers_.at("drafts"), answers_.at("full"));
 }
 
 struct File {

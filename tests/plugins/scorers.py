@@ -158,11 +158,22 @@ class PyIdealTopk(kvarena.Retriever):
 class Misbehaving(kvarena.Scorer):
     """Does one thing wrong."""
 
-    def __init__(self, how: Literal["nothing", "raise", "shape", "nan", "exit", "kill", "undeclared", "list"] = "nothing"):
+    def __init__(
+        self,
+        how: Literal[
+            "nothing", "raise", "shape", "nan", "exit", "kill", "undeclared", "list", "import", "hang", "hang_made"
+        ] = "nothing",
+    ):
         self.how = how
+        while how == "hang_made":
+            pass
 
     def score(self, layer):
         scores = np.zeros((layer.kv_heads, layer.n), np.float32)
+        while self.how == "hang":
+            pass
+        if self.how == "import":
+            import nowhere  # noqa: F401
         if self.how == "raise":
             return scores / undefined  # noqa: F821
         if self.how == "shape":

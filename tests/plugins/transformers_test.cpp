@@ -21,16 +21,7 @@ using nlohmann::json;
 
 const std::string kPresses = KVARENA_SOURCE_DIR "/python/kvarena/plugins/press.py";
 
-/// A random model whose window has room for a workload's prompt.
-class LongModelFolder : public TinyModelFolder {
- public:
-  LongModelFolder() {
-    const std::filesystem::path file = std::filesystem::path(path()) / "config.json";
-    json config = json::parse(std::ifstream(file));
-    config["max_position_embeddings"] = 2048;
-    std::ofstream(file) << config.dump();
-  }
-};
+constexpr int64_t kWindow = 2048;  // has room for a workload's prompt
 
 class Elsewhere : public ::testing::Test {
  protected:
@@ -72,7 +63,7 @@ std::map<std::string, Values> first_values(const results::ResultsReader& reader)
 }
 
 TEST_F(Elsewhere, FullAndPressesFillTheSameDatabase) {
-  const LongModelFolder model;
+  const TinyModelFolder model(kWindow);
   const ScratchFolder scratch;
   json config = this->config(model.path());
   config["methods"] = {
@@ -118,7 +109,7 @@ TEST_F(Elsewhere, FullAndPressesFillTheSameDatabase) {
 }
 
 TEST_F(Elsewhere, ParityFindsTheSameEntries) {
-  const LongModelFolder model;
+  const TinyModelFolder model(kWindow);
   const ScratchFolder scratch;
   std::ofstream(scratch / "pairs.json") << R"json([{"method": {"name": "full"}},
     {"press": "KeyDiffPress()", "method": {"name": "keydiff"}},
@@ -147,7 +138,7 @@ TEST(WithoutTransformers, OneSentenceSaysSo) {
   if (std::system("${KVARENA_PYTHON:-python3} -c 'import transformers' >/dev/null 2>&1") == 0) {
     GTEST_SKIP() << "Python has transformers";
   }
-  const LongModelFolder model;
+  const TinyModelFolder model(kWindow);
   const std::vector<std::string> words = {"parity", "--model", model.path()};
   expect_refused(run_kvarena(words), "no transformers in this Python: pip install transformers torch");
   expect_refused(run_kvarena(words, {.environment = {{"KVARENA_PYTHON", "/nowhere/python"}}}),

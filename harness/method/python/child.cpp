@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -12,13 +13,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "harness/core/error.h"
+#include "harness/core/logged_error.h"
 #include "harness/core/own_files.h"
 
 namespace kvarena {
@@ -30,10 +32,23 @@ constexpr int kNotStarted = 127;       // exit code of a child that could not be
 constexpr size_t kAligned = 64;        // bytes
 constexpr size_t kSmallest = 1 << 20;  // bytes of the memory when it is first used
 
-std::string interpreter() {
-  const char* named = std::getenv("KVARENA_PYTHON");
-  return named != nullptr && *named != '\0' ? named : "python3";
+std::string variable(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : otherwise;
 }
+
+std::string interpreter() { return variable("KVARENA_PYTHON", "python3"); }
+
+/// How long an import may take, and the construction of a method.
+std::chrono::seconds patience() {
+  const std::string text = variable("KVARENA_PYTHON_SECONDS", "60");
+  int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error == std::errc() && end == text.data() + text.size() && seconds > 0) return std::chrono::seconds(seconds);
+  fail({.place = "KVARENA_PYTHON_SECONDS", .found = text, .expected = "a number of seconds"});
+}
+
+std::chrono::steady_clock::time_point soon() { return std::chrono::steady_clock::now() + patience(); }
 
 /// Runs in the child, between fork and exec: async-signal-safe calls only.
 [[noreturn]] void become(char* const* words, int channel, int memory, pid_t parent) {
@@ -41,6 +56,7 @@ std::string interpreter() {
   if (::getppid() != parent) ::_exit(kNotStarted);
   ::fcntl(channel, F_SETFD, 0);
   ::fcntl(memory, F_SETFD, 0);
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);  // what a plugin prints is no output of the program
   ::execvp(words[0], words);
   ::_exit(kNotStarted);
 }
@@ -95,7 +111,7 @@ json PythonChild::start() {
   if (pid_ == 0) become(pointers.data(), channel[1], memory_, parent);
   ::close(channel[1]);
   if (pid_ < 0) fail({.place = file_.string(), .found = fmt::format("no process for it: {}", std::strerror(errno))});
-  json said = receive();
+  json said = receive(soon());
   if (!said.contains("error")) return said;
   stop();
   fail({.place = file_.string(), .found = said["error"].get<std::string>()});
@@ -112,6 +128,11 @@ json PythonChild::ask(const json& request, const Tensors& tensors) {
   return exchange(request, tensors);
 }
 
+json PythonChild::make(const json& request) {
+  const std::scoped_lock lock(one_at_a_time_);
+  return exchange(request, {}, /*patient=*/false);
+}
+
 at::Tensor PythonChild::ask_tensor(const json& request, const Tensors& tensors) {
   const std::scoped_lock lock(one_at_a_time_);
   return written(exchange(request, tensors)).clone();
@@ -124,14 +145,19 @@ at::Tensor PythonChild::written(const json& place) const {
   return at::from_blob(mapped_ + offset, shape, at::kFloat);
 }
 
-json PythonChild::exchange(const json& request, const Tensors& tensors) {
+json PythonChild::exchange(const json& request, const Tensors& tensors, bool patient) {
   if (pid_ < 0) (void)start();
   used_ = 0;
   send(request);
+  const Deadline deadline = patient ? Deadline() : soon();
   while (true) {
-    json answer = receive();
+    json answer = receive(deadline);
     if (answer.contains("done")) return answer["done"];
-    if (answer.contains("error")) fail({.place = file_.string(), .found = answer["error"].get<std::string>()});
+    if (answer.contains("error")) {
+      const std::string message = describe({.place = file_.string(), .found = answer["error"].get<std::string>()});
+      if (!answer.contains("traceback")) throw UserError(message);
+      throw LoggedError(message, answer["traceback"].get<std::string>());
+    }
     try {
       send(answer["want"] == "room" ? room(answer["shape"]) : lend(tensors(answer)));
     } catch (...) {
@@ -182,10 +208,27 @@ void PythonChild::send(const json& message) {
   }
 }
 
-json PythonChild::receive() {
+void PythonChild::await(std::chrono::steady_clock::time_point deadline) {
+  using std::chrono::milliseconds;
+  int ready = -1;
+  while (ready < 0) {  // interrupted
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd readable{.fd = channel_, .events = POLLIN, .revents = 0};
+    ready = ::poll(&readable, 1, static_cast<int>(std::max(left, milliseconds(0)).count()));
+  }
+  if (ready > 0) return;
+  stop();
+  fail({.place = file_.string(),
+        .found = fmt::format("an import or a constructor that has not returned after {} s", patience().count()),
+        .expected = "both to return soon",
+        .action = "where imports take that long, put more seconds into KVARENA_PYTHON_SECONDS"});
+}
+
+json PythonChild::receive(const Deadline& deadline) {
   std::array<char, 1 << 14> piece{};
   size_t end = received_.find('\n');
   while (end == std::string::npos) {
+    if (deadline) await(*deadline);
     const ssize_t length = ::recv(channel_, piece.data(), piece.size(), 0);
     if (length < 0 && errno == EINTR) continue;
     if (length <= 0) break;
@@ -197,6 +240,10 @@ json PythonChild::receive() {
     received_.erase(0, end + 1);
     return message;
   }
+  tell_end();
+}
+
+void PythonChild::tell_end() {
   int status = 0;
   ::waitpid(pid_, &status, 0);
   pid_ = -1;
@@ -204,7 +251,7 @@ json PythonChild::receive() {
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted) {
     fail({.place = file_.string(),
           .found = fmt::format("no program \"{}\"", interpreter()),
-          .expected = "Python 3.9 or newer",
+          .expected = "Python 3.10 or newer",
           .action = "put its path into KVARENA_PYTHON"});
   }
   fail({.place = file_.string(),

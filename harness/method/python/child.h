@@ -11,11 +11,13 @@
 #include <ATen/core/Tensor.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -32,10 +34,13 @@ class PythonChild {
   /// Gives a tensor that Python asks for, float32, float64 or int64. `wish` is its message.
   using Tensors = std::function<at::Tensor(const nlohmann::json& wish)>;
 
-  /// Methods of the file: what the process says once it has imported it. Throws UserError with Python's reason, and
-  /// where there is no Python.
+  /// Methods of the file: what the process says once it has imported it. Throws UserError with Python's reason, where
+  /// there is no Python, and where the import takes longer than KVARENA_PYTHON_SECONDS (60).
   [[nodiscard]] nlohmann::json methods();
-  /// The value of "done". Throws UserError with the exception's text, or with how the process ended.
+  /// The answer to a "make", which has as long as an import has.
+  [[nodiscard]] nlohmann::json make(const nlohmann::json& request);
+  /// The value of "done". Throws LoggedError with the exception in one line and the last lines of its traceback, or
+  /// UserError with how the process ended.
   [[nodiscard]] nlohmann::json ask(const nlohmann::json& request, const Tensors& tensors = {});
   /// As ask(), where the answer is {"offset", "shape"} of float32 numbers that Python wrote, [parts, ...]. Returns a
   /// copy.
@@ -45,11 +50,17 @@ class PythonChild {
   [[nodiscard]] at::Tensor written(const nlohmann::json& place) const;
 
  private:
+  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+
   [[nodiscard]] nlohmann::json start();
-  [[nodiscard]] nlohmann::json exchange(const nlohmann::json& request, const Tensors& tensors);
+  [[nodiscard]] nlohmann::json exchange(const nlohmann::json& request, const Tensors& tensors, bool patient = true);
   void send(const nlohmann::json& message);
-  /// The next line. Throws UserError where there is none for the process has ended.
-  [[nodiscard]] nlohmann::json receive();
+  /// The next line. Throws UserError where there is none for the process has ended, or is at work at the deadline.
+  [[nodiscard]] nlohmann::json receive(const Deadline& deadline = {});
+  /// Waits for something to read. Throws UserError at the deadline.
+  void await(std::chrono::steady_clock::time_point deadline);
+  /// Throws UserError with how the process ended.
+  [[noreturn]] void tell_end();
   /// Says where float32 numbers of this shape may be written.
   [[nodiscard]] nlohmann::json room(const nlohmann::json& shape);
   /// Copies the tensor behind those of this request, and says where it is.

@@ -66,7 +66,7 @@ json PythonPart::request(const char* verb) const {
 const json& PythonPart::made() const {
   json wanted = request("make");
   if (made_.is_null() || made_by_ != wanted) {
-    made_ = child_->ask(wanted);
+    made_ = child_->make(wanted);
     made_by_ = std::move(wanted);
   }
   return made_;

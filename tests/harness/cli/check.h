@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 #include <string>
 
 #include "tests/harness/cli/subprocess.h"
@@ -15,6 +16,14 @@ inline bool contains(const std::string& text, const std::string& part) { return 
 
 /// Whether scripts/setup has brought the model that runs of the program need.
 inline bool default_model_is_there() { return std::filesystem::exists(default_model()); }
+
+/// The text with single spaces where it has several, or line ends.
+inline std::string flowing(const std::string& text) {
+  std::istringstream words(text);
+  std::string flow;
+  for (std::string word; words >> word;) flow += word + " ";
+  return flow;
+}
 
 /// Nothing on standard output, `message` on standard error, which names the program first and shows no stack; exit
 /// code 2.
