@@ -51,8 +51,10 @@ void check_alike(const CellData& before, const CellData& after) {
                     "--allow-unlike-cards"});
   }
   if (before.row.cell.protocol_sha256 == after.row.cell.protocol_sha256) return;
+  const std::string differences = card_differences(before, after);
+  if (differences.empty()) return;
   fail({.place = place,
-        .found = fmt::format("different protocol cards in the two databases ({})", card_differences(before, after)),
+        .found = fmt::format("different protocol cards in the two databases ({})", differences),
         .expected = "runs that may be compared",
         .action = "--allow-unlike-cards compares them all the same"});
 }

@@ -123,6 +123,7 @@ std::string card_differences(const CellData& a, const CellData& b) {
   for (const auto& [key, value] : a.card) both[key].first = value;
   for (const auto& [key, value] : b.card) both[key].second = value;
   std::string text;
+  both.erase("method_sha256");  // of the plugin that defines the method: what is compared, not how
   for (const auto& [key, values] : both) {
     if (values.first == values.second) continue;
     text += fmt::format("{}{}: {} / {}", text.empty() ? "" : "; ", key, values.first, values.second);

@@ -39,7 +39,7 @@ struct CellData {
 /// "<metric> (modelled)": the name of a metric's values on a virtual clock.
 [[nodiscard]] std::string modelled(const std::string& metric);
 
-/// The entries in which two cards differ: "dtype: bf16 / f32".
+/// The entries in which two cards differ, "dtype: bf16 / f32", but for the method's own.
 [[nodiscard]] std::string card_differences(const CellData& a, const CellData& b);
 
 struct ExperimentData {

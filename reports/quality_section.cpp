@@ -217,12 +217,11 @@ void place_model(const ExperimentData& data, const Comparisons& comparisons, Sco
 }
 
 bool cards_differ(const ExperimentData& data) {
-  std::map<std::pair<std::string, std::string>, std::string> first;
+  std::map<std::pair<std::string, std::string>, const CellData*> first;
   return std::ranges::any_of(data.cells, [&](const CellData& cell) {
     const results::CellRecord& record = cell.row.cell;
     if (record.kind != results::CellKind::quality) return false;
-    return first.try_emplace({record.model, record.workload}, record.protocol_sha256).first->second !=
-           record.protocol_sha256;
+    return !card_differences(*first.try_emplace({record.model, record.workload}, &cell).first->second, cell).empty();
   });
 }
 

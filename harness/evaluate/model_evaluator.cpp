@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "datasets/data_files.h"
 #include "harness/core/data_origin.h"
@@ -86,6 +87,27 @@ const char* truncation_name(datasets::TruncationRule rule) {
     case datasets::TruncationRule::middle_joined: return "middle, one decode";
   }
   return "";
+}
+
+void collect_words(const json& settings, std::set<std::string>& words) {
+  for (const json& value : settings) {
+    if (value.is_structured()) collect_words(value, words);
+    if (value.is_string()) words.insert(value);
+  }
+}
+
+/// Hashes of the plugins that define the method or a part of it; "" where the program does.
+std::string plugins_of(const ComponentEntry& method, const experiment::ExperimentConfig& config) {
+  std::set<std::string> words;
+  collect_words(spec_of(method), words);
+  if (config.contexts) collect_words(json::parse(experiment::contexts_json(*config.contexts)), words);
+  std::vector<std::string> hashes;
+  for (const LoadedPlugin& plugin : loaded_plugins()) {
+    const auto named = [&](const std::string& name) { return words.contains(name); };
+    if (std::ranges::any_of(plugin.methods, named)) hashes.push_back(plugin.sha256);
+  }
+  std::ranges::sort(hashes);
+  return fmt::format("{}", fmt::join(hashes, " "));
 }
 
 /// The memory behind the device as the config describes it.
@@ -348,6 +370,9 @@ std::string ModelEvaluator::protocol_card(const ModelEntry& model, const Compone
     card["prompts"] = prompt_form(model.prompts, server.engine);
     card["dtype"] = card["kv_dtype"] = "the server's";
     card["kl_temperature"] = 1;
+  }
+  if (const std::string hashes = plugins_of(method, config_); !hashes.empty() && opened.elsewhere() == nullptr) {
+    card["method_sha256"] = hashes;
   }
   if (!metric_files.empty()) card["metric_data_sha256"] = sha256(metric_files);
   return card.dump();

@@ -268,17 +268,20 @@ def _of_function(kind, act, function, said, attributes):
 
     def __init__(self, **settings):
         self._settings = {p.name: p.default for p in parameters} | settings
-        for key, value in attributes.items():
+        for key, value in self._attributes.items():
             setattr(self, key, self._settings[value] if isinstance(value, str) else value)
 
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     __init__.__signature__ = inspect.Signature([own] + parameters)
-    own_facts = {"__init__": __init__, "__doc__": function.__doc__, "__module__": function.__module__}
-    return type(
-        function.__name__,
-        (kind,),
-        own_facts | said | {act: lambda self, seen: function(seen, **self._settings)},
-    )
+    own_facts = {
+        "__init__": __init__,
+        "__doc__": function.__doc__,
+        "__module__": function.__module__,
+        "_function": staticmethod(function),
+        "_attributes": attributes,
+        act: lambda self, seen: self._function(seen, **self._settings),
+    }
+    return type(function.__name__, (kind,), own_facts | said)
 
 
 def scorer(function=None, *, name="", title="", paper="", **needs):

@@ -1,6 +1,5 @@
 """Runs of the program from Python."""
 
-import base64
 import json
 import pathlib
 import subprocess
@@ -8,7 +7,7 @@ import sys
 import tempfile
 import threading
 
-from . import program
+from . import loose, program
 from .results import Results
 
 
@@ -36,25 +35,17 @@ def run(config, *options, methods=(), database=None):
 
 
 def plugins_of(methods, database):
-    """Files that define the methods: their modules', and one written beside `database` for those of a notebook."""
-    files, loose = [], []
-    for method in methods:
-        file = getattr(sys.modules.get(method.__module__), "__file__", None)
+    """Files that define the methods: their modules', and one written beside `database` for those of a notebook or script."""
+    files, others = [], []
+    for cls in methods:
+        file = None if cls.__module__ == "__main__" else getattr(sys.modules.get(cls.__module__), "__file__", None)
         if file is None:
-            loose.append(method)
+            others.append(cls)
         elif file not in files:
             files.append(file)
-    if loose:
-        try:
-            import cloudpickle
-        except ImportError:
-            raise ImportError("methods of a notebook need cloudpickle (pip install cloudpickle), or a file") from None
-        for module in {method.__module__ for method in loose} - {"__main__"}:
-            cloudpickle.register_pickle_by_value(sys.modules[module])
-        file = database.with_suffix(".methods.py")
-        pickled = base64.b64encode(cloudpickle.dumps(loose)).decode()
-        file.write_text(f"import base64, pickle\n\nMETHODS = pickle.loads(base64.b64decode({pickled!r}))\n", encoding="utf-8")
-        files.append(file)
+    if others:
+        files.append(database.with_suffix(".methods.py"))
+        loose.write(others, files[-1])
     return files
 
 

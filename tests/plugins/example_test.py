@@ -57,6 +57,8 @@ class Example(unittest.TestCase):
         self.assertEqual(name, "value_norm 1.0")
         self.assertEqual(sha256, run("sha256sum", library).split()[0])
         self.assertEqual(json.loads(detail)["methods"], ["value_norm"])
+        cards = connection.execute("select method_name, json_extract(protocol_json, '$.method_sha256') from cells")
+        self.assertEqual(dict(cards), {"full": None, "value_norm": sha256})
 
     def test_against_an_installed_tree(self):
         prefix = self.folder / "installed"

@@ -61,6 +61,16 @@ TEST_F(ReportTest, RefusesToCompareUnlikeCardsUnlessAsked) {
   EXPECT_NE(document.introduction.back().find("dtype: bf16 / f32"), std::string::npos);
 }
 
+TEST_F(ReportTest, AMethodsPluginIsWhatIsComparedNotAnotherProtocol) {
+  const auto of_plugin = [&](const char* file, const char* hash) {
+    const std::string card = fmt::format(R"({{"metrics": "qa_f1 v1", "dtype": "bf16", "method_sha256": "{}"}})", hash);
+    return experiment(file, {{"full", scores(6, 0.5)}, {"mine", scores(6, 0.5), card}});
+  };
+  const auto before = of_plugin("a.db", "ab"), after = of_plugin("b.db", "cd");
+  EXPECT_FALSE(table(experiment_report(before), "quality").has_badges());
+  EXPECT_EQ(compare(before, after, {}).worse, 0);
+}
+
 TEST_F(ReportTest, CaptionsSayHowManySamplesWereLeftOut) {
   auto data = experiment("a.db", {{"full", scores(18, 0.9)}, {"lossy", scores(18, 0.7)}});
   EXPECT_EQ(table(experiment_report(data), "quality").caption.find("beyond"), std::string::npos);
