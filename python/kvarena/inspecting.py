@@ -3,14 +3,27 @@
 import json
 import pathlib
 import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from . import program
-from .running import plugins_of
+from .methods import Method
+from .running import plugins_of, settings_of, with_settings
+
+if TYPE_CHECKING:
+    import numpy
 
 
-def inspect(prompt, method, *options, methods=(), steps=0):
+def inspect(
+    prompt: str | Sequence[int],
+    method: str | dict[str, Any],
+    *options: str,
+    methods: Sequence[type[Method] | Method] = (),
+    steps: int = 0,
+) -> "Inspection":
     """Compresses a prompt, text or token ids, and returns an Inspection. `method` is written as in a config, or in the
-    short form of the command line; `methods` are those of Python that it may name, `options` are those of the command
+    short form of the command line; `methods` are those of Python that it may name, classes or, where it is no short form,
+    objects with settings; `options` are those of the command
     `kvarena inspect` ("--model", "smollm2-135m"). With `steps` so many tokens are decoded under the method.
 
     >>> kept = inspect("A quick brown fox jumps over the lazy dog. A quick brown fox sleeps.", "streaming_llm:tokens=6")
@@ -25,7 +38,7 @@ def inspect(prompt, method, *options, methods=(), steps=0):
         found, picture = pathlib.Path(folder) / "found.json", pathlib.Path(folder) / "kept.svg"
         plugins = [word for file in plugins_of(methods, pathlib.Path(folder) / "inspect") for word in ("--plugin", str(file))]
         asked = ["--prompt", prompt] if isinstance(prompt, str) else ["--ids", ",".join(map(str, prompt))]
-        written = method if isinstance(method, str) else json.dumps(method)
+        written = method if isinstance(method, str) else json.dumps(with_settings(method, settings_of(methods)))
         words = [*plugins, "inspect", *asked, "--method", written, "--steps", str(steps), *options]
         program.run(*words, "--output", str(found), "--picture", str(picture))
         return Inspection(json.loads(found.read_text(encoding="utf-8")), picture.read_text(encoding="utf-8"))
@@ -34,22 +47,22 @@ def inspect(prompt, method, *options, methods=(), steps=0):
 class Inspection:
     """A method's effect on one prompt. `picture` is an SVG, which a notebook shows; `facts` all that the program says."""
 
-    def __init__(self, facts, picture):
+    def __init__(self, facts: dict[str, Any], picture: str) -> None:
         self.facts = facts
         self.picture = picture
-        self.tokens = facts["tokens"]
-        self.resident_bytes = facts["resident_bytes"]
-        self.full_bytes = facts["full_bytes"]
+        self.tokens: list[str] = facts["tokens"]
+        self.resident_bytes: int = facts["resident_bytes"]
+        self.full_bytes: int = facts["full_bytes"]
 
     @property
-    def positions(self):
+    def positions(self) -> "list[list[numpy.ndarray]]":
         """The positions that each head holds after the prompt, ascending: [layers][kv_heads] arrays of int32."""
         import numpy
 
         return [[numpy.array(head, dtype=numpy.int32) for head in layer["positions"]] for layer in self.facts["layers"]]
 
     @property
-    def mask(self):
+    def mask(self) -> "numpy.ndarray":
         """Which positions are held: bool, [layers, kv_heads, tokens]."""
         import numpy
 
@@ -60,9 +73,9 @@ class Inspection:
                 mask[layer, head, held] = True
         return mask
 
-    def _repr_svg_(self):
+    def _repr_svg_(self) -> str:
         return self.picture
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         share = self.resident_bytes / self.full_bytes
         return f"{json.dumps(self.facts['method'])} on {len(self.tokens)} tokens: {share:.1%} of full KV's bytes"

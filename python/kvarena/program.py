@@ -5,13 +5,14 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 
 
 class Refused(RuntimeError):
     """What the program wrote to standard error when it could not do what was asked."""
 
 
-def find():
+def find() -> str:
     """Path of the program: $KVARENA_PROGRAM, else the one that is installed with this module, `kvarena` on PATH, or the
     build folder of this tree."""
     folder = pathlib.Path(__file__).resolve().parent
@@ -22,18 +23,18 @@ def find():
     raise FileNotFoundError("no program kvarena: build it (scripts/build), or put its path into KVARENA_PROGRAM")
 
 
-def own_file(path):
+def own_file(path: str | os.PathLike) -> pathlib.Path:
     """The file, or where there is none that of the program's folder: configs/quickstart.json."""
     own = pathlib.Path(find()).resolve().parents[1] / path
     return own if own.exists() and not os.path.exists(path) else pathlib.Path(path)
 
 
-def environment():
+def environment() -> dict[str, str]:
     """What the program is started with: plugins run in this Python where the user names no other."""
     return {"KVARENA_PYTHON": sys.executable, **os.environ}
 
 
-def run(*words, allowed=(0,)):
+def run(*words: str, allowed: Sequence[int] = (0,)) -> subprocess.CompletedProcess[str]:
     """Runs the program. Raises Refused with its message for an exit code that is not allowed."""
     finished = subprocess.run([find(), *words], capture_output=True, text=True, env=environment())
     if finished.returncode not in allowed:
@@ -41,6 +42,6 @@ def run(*words, allowed=(0,)):
     return finished
 
 
-def main():
+def main() -> None:
     """The command `kvarena`: this process becomes the program."""
     os.execve(find(), ["kvarena", *sys.argv[1:]], environment())

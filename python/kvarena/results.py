@@ -6,21 +6,26 @@
     results                                # in a notebook: the report
 
 Frames are pandas' where it is installed, else polars'; `library="polars"` chooses. pandas frames carry the units of their
-metrics in `frame.attrs["units"]`; `results.units` has them all.
+metrics in `frame.attrs["units"]`. polars frames have no attributes: there `results.units`, which has them all, serves.
 """
 
 import importlib.util
 import json
+import os
 import pathlib
 import sqlite3
 import tempfile
+from collections.abc import Sequence
+from typing import Any
 
 from . import program
+
+Frame = Any  # pandas.DataFrame or polars.DataFrame
 
 _CELL = ["experiment", "kind", "model", "workload", "method"]
 
 
-def open(path, library=None):
+def open(path: str | os.PathLike, library: str | None = None) -> "Results":
     """The results in a database. Raises FileNotFoundError, and ValueError for another file or another frame library."""
     return Results(path, library)
 
@@ -42,7 +47,7 @@ class Results:
     True
     """
 
-    def __init__(self, path, library=None):
+    def __init__(self, path: str | os.PathLike, library: str | None = None) -> None:
         self.path = pathlib.Path(path)
         if not self.path.is_file():
             raise FileNotFoundError(f"{path}: no such file; `kvarena run --database {path}` makes it")
@@ -55,16 +60,16 @@ class Results:
             raise ValueError(f"{path}: no database of kvarena ({error})") from None
 
     @property
-    def units(self):
+    def units(self) -> dict[str, str]:
         """The unit of each metric and series."""
         rows = self._rows("SELECT DISTINCT metric, unit FROM v_scores UNION SELECT DISTINCT name, unit FROM series")
         return {row["metric"]: row["unit"] for row in rows}
 
-    def cells(self):
+    def cells(self) -> Frame:
         """A row a cell: its state, how many samples are done, why it failed."""
         return self.sql("SELECT * FROM v_cells")
 
-    def summary(self, clock=None):
+    def summary(self, clock: str | None = None) -> Frame:
         """A row a cell, a column a metric: its mean over the cell's samples, and their number `n`. `clock` chooses
         among measured and modelled times where a metric has both."""
         where, values = ("WHERE clock IN ('none', ?)", [clock]) if clock else ("", [])
@@ -74,7 +79,7 @@ class Results:
         )
         return self._wide(rows, _CELL, ["n"])
 
-    def samples(self):
+    def samples(self) -> Frame:
         """A row a sample of a cell: prediction, references, finish reason, and a column a metric."""
         rows = self._rows(
             f"SELECT {', '.join('s.' + name for name in _CELL)}, s.sample_id, s.prompt_tokens, s.output_tokens,"
@@ -89,7 +94,7 @@ class Results:
         kept = ["prompt_tokens", "output_tokens", "prediction", "references", "finish_reason", "active"]
         return self._wide(rows, [*_CELL, "sample_id"], kept)
 
-    def series(self, name=None):
+    def series(self, name: str | None = None) -> Frame:
         """Numbers along a sample's steps, rounds or repeats, one a row: `kl_nats`, `inter_token_latency_ms`, ... of this
         name, or of all."""
         where, values = ("AND t.name = ?", [name]) if name else ("", [])
@@ -100,40 +105,46 @@ class Results:
             values,
         )
 
-    def paired(self):
+    def paired(self) -> Frame:
         """A row a sample, method and metric: its value beside the baseline's on the same prompt."""
         return self.sql("SELECT * FROM v_paired WHERE comparable = 1 ORDER BY experiment, position, sample_index")
 
-    def failures(self):
-        """Cells without scores, and why."""
+    def failures(self) -> Frame:
+        """Cells without scores, why, and the last lines that their process or their Python traceback left."""
         return self.sql("SELECT * FROM v_failures")
 
-    def sql(self, query, values=()):
-        """Any query, as a frame."""
+    def sql(self, query: str, values: Sequence[Any] = ()) -> Frame:
+        """Any query, as a frame; columns `unit` and `metric` or `name` beside each other become its units."""
         connection = self._connect()
         try:
             cursor = connection.execute(query, values)
-            return self._frame(cursor.fetchall(), [column[0] for column in cursor.description])
+            rows, columns = cursor.fetchall(), [column[0] for column in cursor.description]
         finally:
             connection.close()
+        named = next((name for name in ("metric", "name") if name in columns), None)
+        units = {}
+        if named and "unit" in columns:
+            units = {row[columns.index(named)]: row[columns.index("unit")] for row in rows}
+        return self._frame(rows, columns, units)
 
-    def report(self, *options):
-        """The report of `kvarena report` as an HTML page; `options` are the command's ("--baseline", "snapkv")."""
+    def report(self, *options: str) -> "Report":
+        """The report of `kvarena report`: an HTML page, which a notebook shows; `options` are the command's ("--baseline",
+        "snapkv")."""
         with tempfile.TemporaryDirectory() as folder:
             page = pathlib.Path(folder) / "report.html"
             program.run("report", "--database", str(self.path), "--out", str(page), *options)
-            return page.read_text(encoding="utf-8")
+            return Report(page.read_text(encoding="utf-8"))
 
-    def compare(self, other, *options):
+    def compare(self, other: "Results | str | os.PathLike", *options: str) -> tuple[str, bool]:
         """What `kvarena compare` says of this run and a later one. Returns (text, whether nothing became worse)."""
         path = other.path if isinstance(other, Results) else other
         finished = program.run("compare", str(self.path), str(path), *options, allowed=(0, 1))
         return finished.stdout, finished.returncode == 0
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return self.report()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         cells = self._rows("SELECT count(*) AS cells, total(done_samples) AS samples FROM v_cells")[0]
         return f"kvarena.open({str(self.path)!r}): {cells['cells']} cells, {cells['samples']:.0f} samples"
 
@@ -158,16 +169,25 @@ class Results:
                 units[metric] = unit
                 place[metric] = value
         columns = [*keys, *kept, *units]
-        frame = self._frame([[row.get(column) for column in columns] for row in wide.values()], columns)
-        if self._library == "pandas":
-            frame.attrs["units"] = units
-        return frame
+        return self._frame([[row.get(column) for column in columns] for row in wide.values()], columns, units)
 
-    def _frame(self, rows, columns):
+    def _frame(self, rows, columns, units):
         if self._library == "pandas":
             import pandas
 
-            return pandas.DataFrame(rows, columns=columns)
+            frame = pandas.DataFrame(rows, columns=columns)
+            frame.attrs |= {"units": units} if units else {}
+            return frame
         import polars
 
         return polars.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
+
+
+class Report(str):
+    """An HTML page that a notebook shows."""
+
+    def _repr_html_(self) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return "a report in HTML, which a notebook shows"

@@ -1,6 +1,7 @@
 """kvarena.run, kvarena.open and methods of a notebook, over the program: module_test.py SOURCE PROGRAM."""
 
 import importlib.util
+import inspect
 import os
 import pathlib
 import sqlite3
@@ -23,6 +24,7 @@ for needed, there in {
         sys.exit(77)
 
 import kvarena  # noqa: E402
+from kvarena.running import with_settings  # noqa: E402
 
 # A cell of a notebook: a module without a file.
 CELL = types.ModuleType("notebook")
@@ -32,13 +34,36 @@ exec(
 import numpy as np
 import kvarena
 
+SIGN = -1
+
+
+def norm(keys, order):
+    return SIGN * np.linalg.norm(keys, ord=order, axis=-1)
+
+
 @kvarena.scorer
 def half_norm(layer, *, order: float = 2):
     "Keeps entries with small keys."
-    return -np.linalg.norm(layer.keys, ord=order, axis=-1)
+    return norm(layer.keys, order)
 """,
     vars(CELL),
 )
+
+FILE = """from __future__ import annotations
+
+import numpy as np
+import kvarena
+
+
+class InFile(kvarena.Scorer):
+    "Keeps entries with small keys."
+
+    def __init__(self, order: float = 2):
+        self.order = order
+
+    def score(self, layer):
+        return -np.linalg.norm(layer.keys, ord=self.order, axis=-1)
+"""
 
 CONFIG = {
     "name": "module",
@@ -93,6 +118,7 @@ class Module(unittest.TestCase):
         lengths = series.groupby(["method", "sample_id"]).step.agg(["min", "max", "count"])
         self.assertTrue((lengths["min"] == 0).all() and (lengths["max"] + 1 == lengths["count"]).all())
         self.assertEqual(set(series.unit), {"nats"})
+        self.assertEqual(series.attrs["units"], {"kl_nats": "nats"})
 
     def test_units_are_there_whatever_the_frame(self):
         self.assertEqual(self.results.units["kl_nats"], "nats")
@@ -125,12 +151,16 @@ class Module(unittest.TestCase):
         paired = self.results.paired().dropna(subset=["difference"])
         self.assertGreater(len(paired), 6)
         self.assertEqual(set(paired.baseline), {"full"})
+        self.assertEqual(self.results.paired().attrs["units"]["kl_nats"], "nats")
         self.assertTrue((paired.value - paired.baseline_value == paired.difference).all())
 
     def test_the_report_is_the_pages(self):
-        page = self.results._repr_html_()
+        page = self.results.report()
         self.assertIn("<html", page)
         self.assertIn("in a cell", page)
+        self.assertEqual(page, page._repr_html_())
+        self.assertEqual(page, self.results._repr_html_())
+        self.assertLess(len(repr(page)), 50)
 
     def test_equal_runs_compare_as_equal(self):
         text, held = self.results.compare(self.results)
@@ -140,6 +170,87 @@ class Module(unittest.TestCase):
         again = kvarena.run(CONFIG, methods=[CELL.half_norm], database=self.database)
         self.assertEqual(len(again.samples()), 9)
         self.assertEqual(len(again.sql("SELECT DISTINCT run_id FROM v_samples")), 1)
+
+    def small(self, name, entries, *options, methods=()):
+        """One sample under these entries; how many cells each has had, edited ones counted anew."""
+        workload = {"name": "needle", "words": [60], "samples": 1}
+        config = CONFIG | {"name": name, "methods": [{"name": "full"}, *entries], "workloads": [workload]}
+        database = pathlib.Path(self.folder.name) / f"{name}.db"
+        results = kvarena.run(config, *options, methods=methods, database=database)
+        self.assertEqual(len(results.failures()), 0)
+        cells = results.sql("SELECT method, count(*) AS n FROM cells GROUP BY method")
+        return results, dict(zip(cells.method, cells.n))
+
+    def test_an_edited_method_is_evaluated_anew(self):
+        file = pathlib.Path(self.folder.name) / "edited.py"
+        entries = [
+            {"name": "knorm", "keep": 0.5, "label": "built in"},
+            {"name": "in_file", "keep": 0.5, "label": "own"},
+            {"name": "adakv", "scorer": {"name": "in_file"}, "keep": 0.5, "label": "inside"},
+            {"name": "half_norm", "keep": 0.5, "label": "cell"},
+        ]
+
+        def cells(text=FILE):
+            file.write_text(text)
+            return self.small("edited", entries, "--plugin", str(file), methods=[CELL.half_norm])
+
+        self.assertEqual(set(cells()[1].values()), {1})
+        results, again = cells()
+        self.assertEqual(set(again.values()), {1}, "nothing was edited")
+        _, edited = cells(FILE.replace("-np", "+np"))
+        self.assertEqual(edited, {"full": 1, "built in": 1, "own": 2, "inside": 2, "cell": 1})
+        CELL.SIGN = 1
+        self.addCleanup(setattr, CELL, "SIGN", -1)
+        self.assertEqual(cells(FILE.replace("-np", "+np"))[1], edited | {"cell": 2})
+        cards = results.sql("SELECT method, json_extract(protocol_json, '$.method_sha256') AS hash FROM cells "
+                            "WHERE superseded = 0").set_index("method").hash
+        self.assertEqual(cards[["full", "built in"]].isna().all(), True)
+        self.assertEqual(cards["own"], cards["inside"])
+        self.assertRegex(cards["cell"], "^[0-9a-f]{64}$")
+        self.assertNotIn("differ in", results.report())
+
+    def test_an_object_stands_for_its_class_with_settings(self):
+        file = pathlib.Path(self.folder.name) / "in_file.py"
+        file.write_text(FILE)
+        spec = importlib.util.spec_from_file_location("in_file", file)
+        module = sys.modules["in_file"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        entries = [
+            {"name": "in_file", "keep": 0.5},
+            {"name": "in_file", "keep": 0.5, "order": 3.0},
+            {"name": "half_norm", "keep": 0.5},
+            {"name": "adakv", "scorer": "half_norm", "keep": 0.5},
+        ]
+        objects = [module.InFile(order=1), CELL.half_norm(order=1)]
+        results, _ = self.small("objects", entries, methods=objects)
+        settings = results.sql("SELECT settings_json AS text FROM cells WHERE method <> 'full' ORDER BY position").text
+        for text, order in zip(settings, (1, 3, 1, 1), strict=True):
+            self.assertRegex(text, f'"order":{order}\\b')
+        predictions = results.samples().set_index("method").prediction
+        self.assertEqual(predictions.iloc[1], predictions.iloc[3])
+        entry = {"name": "half_norm", "matrix": {"order": [2]}}
+        self.assertEqual(with_settings([entry, "knorm"], {"half_norm": {"order": 1}}), [entry, "knorm"])
+        with self.assertRaisesRegex(ValueError, "two objects of half_norm"):
+            kvarena.run(CONFIG, methods=[CELL.half_norm(order=1), CELL.half_norm()], database=self.database)
+        with self.assertRaisesRegex(TypeError, "ordr"):
+            CELL.half_norm(ordr=1)
+
+    def test_what_is_exported_is_annotated(self):
+        def functions(value):
+            if inspect.isclass(value):
+                for name, item in vars(value).items():
+                    item = getattr(item, "fget", item)
+                    if inspect.isfunction(item) and (name == "__init__" or not name.startswith("_")):
+                        yield item
+            else:
+                yield value
+
+        for name in kvarena.__all__:
+            for function in functions(getattr(kvarena, name)):
+                signature = inspect.signature(function)
+                said = [parameter.annotation for key, parameter in signature.parameters.items() if key != "self"]
+                self.assertNotIn(inspect.Parameter.empty, [*said, signature.return_annotation], function.__qualname__)
+        self.assertTrue((pathlib.Path(kvarena.__file__).parent / "py.typed").is_file())
 
     def test_refusals_are_the_programs_words(self):
         with self.assertRaisesRegex(kvarena.Refused, "half_nrm"):

@@ -89,6 +89,9 @@ class Wheel(unittest.TestCase):
         self.assertIn("mine", self.kvarena("--plugin", "mine.py", "methods", "mine"))
         self.assertEqual(str(self.python), (self.folder / "ran_in").read_text())
 
+    def test_its_types_are_known(self):
+        self.assertTrue((self.packages / "kvarena/py.typed").is_file())
+
     def test_quickstart(self):
         shorter = ("timing.repeats=1", "timing.warmup=0", "timing.max_new_tokens=4", "engine.max_new_tokens=16",
                    "engine.noise_floor=0")
