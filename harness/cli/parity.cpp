@@ -164,6 +164,7 @@ are chosen by one rule. A row is our method beside the press that it restates.
 
 - Kept alike: entries that both keep, of those of the side that keeps more, mean over layers and heads.
 - A press drops from the prompt alone; a method that goes on while decoding departs from it there (KL), whatever was kept.
+- Where a press draws random numbers (`LeverageScorePress`, `CompactorPress`), each engine draws its own.
 - KL between: from our logits to theirs along our full KV's answer, mean over steps.
 - KL to full KV in each engine, score (`{}`) and seconds of prompt and free answer: ours / theirs.
 
