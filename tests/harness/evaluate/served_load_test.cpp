@@ -9,6 +9,7 @@
 #include <set>
 
 #include "harness/core/failure.h"
+#include "harness/core/files.h"
 #include "harness/evaluate/serving_point.h"
 #include "tests/harness/evaluate/fake_server.h"
 #include "tests/harness/evaluate/served_run.h"
@@ -106,6 +107,25 @@ TEST_F(ServedLoad, StandsInTheServingTableWithBothGoodputs) {
   for (const json& asked : streams(server, "tiny")) salts.insert(asked.at("cache_salt").get<std::string>());
   EXPECT_EQ(salts.size(), 32U);
   EXPECT_EQ(streams(server, "tiny").front().at("ignore_eos"), true);
+}
+
+TEST_F(ServedLoad, SendsRequestsByATraceOrGammaGaps) {
+  const std::filesystem::path trace = folder_ / "trace.csv";
+  std::string rows = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+  for (const int tenth : {0, 0, 0, 9}) rows += fmt::format("2023-11-16 18:17:00.{}000000,10,10\n", tenth);
+  write_file(trace, rows);
+  const json ways[] = {{{"arrivals", "trace"}, {"trace", trace.string()}, {"load", {1}}, {"requests", 4}},
+                       {{"burstiness", 0.25}, {"load", {1}}, {"requests", 4}}};
+  for (const json& way : ways) {
+    SCOPED_TRACE(way.dump());
+    database_ = folder_ / fmt::format("{}.db", way.contains("trace") ? "trace" : "gamma");
+    FakeServer server;
+    EXPECT_EQ(run(loads(server, way)).failed_cells, 0);
+    EXPECT_EQ(streams(server, "tiny-fp8").size(), 4U);
+    EXPECT_EQ(values("fp8", "failed_requests"), std::vector<double>{0});
+    EXPECT_EQ(measured("fp8", "attainment"), 1);
+    EXPECT_EQ(measured("fp8", "offered_requests_per_s"), measured("bf16", "offered_requests_per_s"));
+  }
 }
 
 TEST_F(ServedLoad, CountsWhatFailsComesTooLateOrIsRefused) {
