@@ -81,8 +81,9 @@ experiment::SampleOutcome evaluate_timing_served(const CompletionEndpoint& serve
   for (int64_t i = 0; i < settings.repeats; ++i) {
     const std::vector<Streamed> streams = stream_together(server, query, settings.batch);
     for (const Streamed& stream : streams) {
-      failed += !stream.told();
-      if (!stream.told()) ++failures[stream.failure];
+      if (stream.told()) continue;
+      ++failed;
+      ++failures[stream.failure];
     }
     if (!streams.front().told()) continue;
     answer = streams.front().answer;

@@ -237,10 +237,7 @@ void ModelEntry::parameters(ParameterVisitor& p) {
       .doc("of a request that meets a closed connection, a time-out, 408, 429 or 5xx, with longer and longer waits");
   p("requests_per_minute", requests_per_minute)
       .min(0)
-      .doc(
-          "that the server is sent at most, evenly, for answers and scores; those that are timed come as they come; 0 "
-          "= "
-          "no limit");
+      .doc("that the server is sent at most, evenly, for answers and scores, not for what is timed; 0 = no limit");
   p("concurrency", concurrency).min(1).max(1024).doc("samples that the server is asked at a time, for their answers");
 }
 

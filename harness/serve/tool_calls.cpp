@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "harness/serve/answer_json.h"
 #include "metrics/functional/function_call.h"
 
 namespace kvarena::serve {
@@ -31,7 +32,7 @@ ToolCalls find_tool_calls(const std::string& text, const std::string& id) {
     one["id"] = fmt::format("call-{}-{}", id, found.list.size());
     one["type"] = "function";
     one["function"]["name"] = call.name;
-    one["function"]["arguments"] = call.arguments.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    one["function"]["arguments"] = dump(call.arguments);
     found.list.push_back(std::move(one));
   }
   return found;
