@@ -105,6 +105,47 @@ TEST(FactQa, ExamplesAreAboutOtherThingsAndTrue) {
   }
 }
 
+TEST(ArithmeticChain, EveryLineGoesOnFromTheLastOneAndFollowsThePrompt) {
+  const auto samples =
+      all_samples("arithmetic_chain", R"({"operations": "listed", "steps": 60, "largest": 50, "samples": 8})");
+  ASSERT_EQ(samples.size(), 8u);
+  for (const Sample& sample : samples) {
+    ASSERT_EQ(sample.references.size(), 60u);
+    const std::string question = question_text(sample);
+    ASSERT_TRUE(question.starts_with("Task: start with "));
+    int64_t value = std::stoll(question.substr(std::string("Task: start with ").size()));
+    std::string operations;
+    for (const std::string& line : sample.references) {
+      int64_t from = 0, by = 0, to = 0;
+      char sign = 0;
+      ASSERT_EQ(std::sscanf(line.c_str(), "%ld %c %ld = %ld", &from, &sign, &by, &to), 4) << line;
+      EXPECT_EQ(from, value);
+      EXPECT_EQ(to, sign == '+' ? from + by : from - by);
+      EXPECT_TRUE(to >= 1 && to <= 50) << line;
+      operations += fmt::format(", {} {}", sign, by);
+      value = to;
+    }
+    EXPECT_NE(question.find(operations + "\n"), std::string::npos);
+    EXPECT_EQ(count_of(sample.messages[0].content, "Task: "), 3u);
+  }
+}
+
+TEST(ArithmeticChain, TheSameOperationIsOnEveryLine) {
+  for (const Sample& sample : all_samples("arithmetic_chain")) {
+    int64_t start = 0, by = 0, lines = 0;
+    const std::string question = question_text(sample);
+    ASSERT_EQ(std::sscanf(question.c_str(), "Task: start with %ld, + %ld on each of %ld lines", &start, &by, &lines),
+              3);
+    ASSERT_EQ(sample.references.size(), static_cast<size_t>(lines));
+    for (const std::string& line : sample.references) {
+      EXPECT_EQ(line, fmt::format("{} + {} = {}", start, by, start + by));
+      start += by;
+    }
+    EXPECT_LE(start, 300);
+  }
+  EXPECT_FALSE(error_of([] { (void)make_workload("arithmetic_chain", R"({"steps": 300})", "c"); }).empty());
+}
+
 TEST(World, NoTwoThingsShareAnAnswer) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     Draw draw(seed, "test");
