@@ -12,8 +12,10 @@ namespace {
 
 class Hadamard final : public RowTransform {
  public:
-  Hadamard(int64_t head_dim, std::optional<uint64_t> sign_seed)
-      : head_dim_(head_dim), block_(head_dim & -head_dim), signs_(static_cast<size_t>(head_dim), 1.0F) {
+  Hadamard(int64_t head_dim, std::optional<uint64_t> sign_seed, int64_t run)
+      : head_dim_(head_dim),
+        block_(run == 0 ? head_dim & -head_dim : run),
+        signs_(static_cast<size_t>(head_dim), 1.0F) {
     if (!sign_seed) return;
     const RandomStream stream(*sign_seed, "hadamard signs");
     for (size_t i = 0; i < signs_.size(); ++i) signs_[i] = stream.below(2, i) == 0 ? 1.0F : -1.0F;
@@ -134,8 +136,8 @@ class ChannelScaling final : public RowTransform {
 
 }  // namespace
 
-RowTransformPtr hadamard_transform(int64_t head_dim, std::optional<uint64_t> sign_seed) {
-  return std::make_shared<Hadamard>(head_dim, sign_seed);
+RowTransformPtr hadamard_transform(int64_t head_dim, std::optional<uint64_t> sign_seed, int64_t run) {
+  return std::make_shared<Hadamard>(head_dim, sign_seed, run);
 }
 
 RowTransformPtr random_rotation(int64_t head_dim, uint64_t seed) {

@@ -34,8 +34,9 @@ class RowTransform : public std::enable_shared_from_this<RowTransform> {
 using RowTransformPtr = std::shared_ptr<const RowTransform>;
 
 /// The normalised Walsh-Hadamard transform, after random signs when there is a seed (Ailon and Chazelle's randomised
-/// Hadamard). Where head_dim is no power of two, each run of its largest power-of-two divisor is transformed by itself.
-[[nodiscard]] RowTransformPtr hadamard_transform(int64_t head_dim, std::optional<uint64_t> sign_seed);
+/// Hadamard). Each run of `run` channels is transformed by itself, a power of two that divides head_dim; 0: the
+/// largest.
+[[nodiscard]] RowTransformPtr hadamard_transform(int64_t head_dim, std::optional<uint64_t> sign_seed, int64_t run = 0);
 
 /// A rotation drawn uniformly: the Q of a Gaussian matrix's QR decomposition, columns signed by R's diagonal.
 [[nodiscard]] RowTransformPtr random_rotation(int64_t head_dim, uint64_t seed);

@@ -28,13 +28,16 @@ namespace kvarena::kernels {
 
 /// Rules for a group's scale s and zero lo, from its numbers x. L = 2^bits - 1.
 enum class QuantRule : uint8_t {
-  minimum,     // lo = min x, s = (max x - lo) / L (Liu et al., KIVI, arXiv 2402.02750)
-  midpoint,    // 1 bit: lo = (3 min + max) / 4, s = (max - min) / 2 (Jie et al., SpeCache, arXiv 2503.16163)
-  zero_point,  // s as minimum, z = -min / s, code = round(x / s + z), lo = -s z (Lin et al., QServe, arXiv 2405.04532)
-  whole_zero,  // s as minimum, z = round(-min / s), code = round(x / s) + z, lo = -s z (Su et al., arXiv 2501.16383)
-  absmax,      // s = max |x| / largest level, lo = 0
-  ggml_q8,     // absmax, but codes from the unrounded scale with ties away from zero, as llama.cpp's q8_0
-  ggml_q4,     // s = (x of largest magnitude) / -8, code = trunc(x / s + 8.5), as llama.cpp's q4_0
+  minimum,      // lo = min x, s = (max x - lo) / L (Liu et al., KIVI, arXiv 2402.02750)
+  midpoint,     // 1 bit: lo = (3 min + max) / 4, s = (max - min) / 2 (Jie et al., SpeCache, arXiv 2503.16163)
+  zero_point,   // s as minimum, z = -min / s, code = round(x / s + z), lo = -s z (Lin et al., QServe, arXiv 2405.04532)
+  whole_zero,   // s as minimum, z = round(-min / s), code = round(x / s) + z, lo = -s z (Su et al., arXiv 2501.16383)
+  absmax,       // s = max |x| / largest level, lo = 0
+  ggml_q8,      // absmax, but codes from the unrounded scale with ties away from zero, as llama.cpp's q8_0
+  ggml_signed,  // s = (x of largest magnitude) / -h, h = 2^(bits - 1), code = trunc(x / s + h + 0.5): q4_0, q5_0
+  ggml_range,   // s and lo as minimum, code = trunc((x - lo) / s + 0.5), from the unrounded ones: q4_1, q5_1
+  ggml_fit,    // t = (x of largest magnitude) / first level, code of the level l nearest to x / t; then the s that fits
+               // these levels best, sum x^2 l x / sum x^2 l^2: iq4_nl
   norm,        // s = |x| over the length of the decoded levels, lo = 0: keeps the group's length (TurboQuant)
   plain_norm,  // s = |x| / sqrt(count), lo = 0: levels are those of unit variance
   none,        // the nearest level of x itself: s = 1, lo = 0
@@ -66,10 +69,12 @@ struct QuantFormat {
     case QuantRule::midpoint:
     case QuantRule::zero_point:
     case QuantRule::whole_zero:
+    case QuantRule::ggml_range:
     case QuantRule::given: return true;
     case QuantRule::absmax:
     case QuantRule::ggml_q8:
-    case QuantRule::ggml_q4:
+    case QuantRule::ggml_signed:
+    case QuantRule::ggml_fit:
     case QuantRule::norm:
     case QuantRule::plain_norm:
     case QuantRule::none: return false;

@@ -83,6 +83,19 @@ GroupMeta by_offset(const Group& group, const QuantFormat& format, uint8_t* code
   return meta;
 }
 
+/// ggml_range: codes from the range before it is rounded.
+GroupMeta by_range(const Group& group, const QuantFormat& format, uint8_t* codes) {
+  const auto [low, high] = range_of(group, 1);
+  const float scale = (high - low) / top_code(format);
+  if (scale == 0) return constant_group(group, format, codes);
+  const float inverse = 1 / scale;
+  for (int64_t i = 0; i < group.count; ++i) {
+    const float code = std::trunc((group.at(i) - low) * inverse + 0.5f);
+    codes[i] = static_cast<uint8_t>(saturated(code, top_code(format)));
+  }
+  return {.scale = rounded(scale, format.meta), .zero = rounded(low, format.meta)};
+}
+
 /// zero_point and whole_zero: codes are rounded about the zero point, which the offset then stands for.
 GroupMeta by_zero_point(const Group& group, const QuantFormat& format, uint8_t* codes) {
   const auto [low, high] = range_of(group, format.clip);
@@ -103,6 +116,28 @@ GroupMeta zero_group(const Group& group, const QuantFormat& format, uint8_t* cod
   return {.scale = 0, .zero = 0};
 }
 
+/// The code of the level nearest to x; between two levels the upper one.
+uint8_t nearest_above(const QuantFormat& format, float x) {
+  int code = 0;
+  while (code + 1 < 1 << format.bits && !(x - format.codebook[code] < format.codebook[code + 1] - x)) ++code;
+  return static_cast<uint8_t>(code);
+}
+
+GroupMeta by_fit(const Group& group, float largest, const QuantFormat& format, uint8_t* codes) {
+  const float inverse = 1 / (largest / format.codebook[0]);
+  float products = 0;
+  float squares = 0;
+  for (int64_t i = 0; i < group.count; ++i) {
+    const float x = group.at(i);
+    codes[i] = nearest_above(format, inverse * x);
+    const float level = format.codebook[codes[i]];
+    const float weight = x * x;
+    products += weight * level * x;
+    squares += weight * level * level;
+  }
+  return {.scale = rounded(products / squares, format.meta)};
+}
+
 GroupMeta by_largest(const Group& group, const QuantFormat& format, uint8_t* codes) {
   float largest = 0;  // signed, of largest magnitude, the first of several
   for (int64_t i = 0; i < group.count; ++i) {
@@ -115,12 +150,14 @@ GroupMeta by_largest(const Group& group, const QuantFormat& format, uint8_t* cod
     quantize_given(group.x, group.count, group.stride, format, meta, codes);
     return meta;
   }
+  if (format.rule == QuantRule::ggml_fit) return by_fit(group, largest, format, codes);
   const bool q8 = format.rule == QuantRule::ggml_q8;
-  const float scale = q8 ? std::fabs(largest) / 127 : largest / -8;
+  const auto half = static_cast<float>(1 << (format.bits - 1));
+  const float scale = q8 ? std::fabs(largest) / 127 : largest / -half;
   const float inverse = 1 / scale;
   for (int64_t i = 0; i < group.count; ++i) {
     const float t = group.at(i) * inverse;
-    const float code = q8 ? std::round(t) - static_cast<float>(format.first_level) : std::trunc(t + 8.5f);
+    const float code = q8 ? std::round(t) - static_cast<float>(format.first_level) : std::trunc(t + (half + 0.5f));
     codes[i] = static_cast<uint8_t>(saturated(code, top_code(format)));
   }
   return {.scale = rounded(scale, format.meta)};
@@ -167,9 +204,11 @@ GroupMeta quantize_group(const float* x, int64_t count, int64_t stride, const Qu
     case QuantRule::midpoint: return by_offset(group, format, codes);
     case QuantRule::zero_point:
     case QuantRule::whole_zero: return by_zero_point(group, format, codes);
+    case QuantRule::ggml_range: return by_range(group, format, codes);
     case QuantRule::absmax:
     case QuantRule::ggml_q8:
-    case QuantRule::ggml_q4: return by_largest(group, format, codes);
+    case QuantRule::ggml_signed:
+    case QuantRule::ggml_fit: return by_largest(group, format, codes);
     case QuantRule::norm:
     case QuantRule::plain_norm: return by_norm(group, format, codes);
     case QuantRule::none:

@@ -61,9 +61,16 @@ __device__ inline uint8_t nearest_code(const QuantFormat& format, float x) {
   return 0;
 }
 
+/// The code of the level nearest to x; between two levels the upper one.
+__device__ inline uint8_t nearest_above(const QuantFormat& format, float x) {
+  int code = 0;
+  while (code + 1 < 1 << format.bits && !(x - format.codebook[code] < format.codebook[code + 1] - x)) ++code;
+  return static_cast<uint8_t>(code);
+}
+
 /// Encoder of one group's numbers, and the scale and zero stored for the group.
 struct GroupCoder {
-  enum class Kind : uint8_t { constant, given, zero_point, whole_zero, q8, q4 };
+  enum class Kind : uint8_t { constant, given, zero_point, whole_zero, ggml_q8, ggml_signed, ggml_range, ggml_fit };
   Kind kind = Kind::given;
   float scale = 1, zero = 0;  // as the rule gives them, unrounded where it says so
   float stored_scale = 1, stored_zero = 0;
@@ -75,10 +82,14 @@ struct GroupCoder {
       case Kind::zero_point: return static_cast<uint8_t>(round_even(saturated(x / scale + zero, top_code(format))));
       case Kind::whole_zero:
         return static_cast<uint8_t>(round_even(saturated(round_even(x / scale) + zero, top_code(format))));
-      case Kind::q8:
+      case Kind::ggml_q8:
         return static_cast<uint8_t>(
             saturated(roundf(x * scale) - static_cast<float>(format.first_level), top_code(format)));
-      case Kind::q4: return static_cast<uint8_t>(saturated(truncf(x * scale + 8.5f), top_code(format)));
+      case Kind::ggml_signed:
+        return static_cast<uint8_t>(saturated(truncf(x * scale + (zero + 0.5f)), top_code(format)));
+      case Kind::ggml_range:
+        return static_cast<uint8_t>(saturated(truncf((x - zero) * scale + 0.5f), top_code(format)));
+      case Kind::ggml_fit: return nearest_above(format, scale * x);
     }
     return 0;
   }
@@ -103,6 +114,10 @@ __device__ inline GroupCoder code_range(const DeviceGroup& group, const QuantFor
   high *= format.clip;
   const GroupCoder constant{Kind::constant, 1, 0, 1, rounded_meta(group.at(0), format.meta)};
   const float steps = (high - low) / top_code(format);
+  if (format.rule == QuantRule::ggml_range) {
+    if (steps == 0) return constant;
+    return {Kind::ggml_range, 1 / steps, low, rounded_meta(steps, format.meta), rounded_meta(low, format.meta)};
+  }
   if (format.rule == QuantRule::minimum || format.rule == QuantRule::midpoint) {
     const bool midpoint = format.rule == QuantRule::midpoint;
     const float zero = rounded_meta(midpoint ? (3 * low + high) / 4 : low, format.meta);
@@ -114,6 +129,21 @@ __device__ inline GroupCoder code_range(const DeviceGroup& group, const QuantFor
   if (scale == 0) return constant;
   const float zero = whole ? round_even(-low / scale) : rounded_meta(-low / scale, format.meta);
   return {whole ? Kind::whole_zero : Kind::zero_point, scale, zero, scale, rounded_meta(-scale * zero, format.meta)};
+}
+
+__device__ inline GroupCoder code_fit(const DeviceGroup& group, float largest, const QuantFormat& format) {
+  GroupCoder coder{GroupCoder::Kind::ggml_fit, 1 / (largest / format.codebook[0]), 0, 1, 0};
+  float products = 0;
+  float squares = 0;
+  for (int64_t i = 0; i < group.count; ++i) {
+    const float x = group.at(i);
+    const float level = format.codebook[coder.code(format, x)];
+    const float weight = x * x;
+    products += weight * level * x;
+    squares += weight * level * level;
+  }
+  coder.stored_scale = rounded_meta(products / squares, format.meta);
+  return coder;
 }
 
 __device__ inline GroupCoder code_largest(const DeviceGroup& group, const QuantFormat& format) {
@@ -128,9 +158,11 @@ __device__ inline GroupCoder code_largest(const DeviceGroup& group, const QuantF
     const float scale = rounded_meta(fabsf(largest) * format.clip / largest_level(format), format.meta);
     return scale == 0 ? zeros : GroupCoder{Kind::given, scale, 0, scale, 0};
   }
+  if (format.rule == QuantRule::ggml_fit) return code_fit(group, largest, format);
   const bool q8 = format.rule == QuantRule::ggml_q8;
-  const float scale = q8 ? fabsf(largest) / 127 : largest / -8;
-  return {q8 ? Kind::q8 : Kind::q4, 1 / scale, 0, rounded_meta(scale, format.meta), 0};
+  const auto half = static_cast<float>(1 << (format.bits - 1));
+  const float scale = q8 ? fabsf(largest) / 127 : largest / -half;
+  return {q8 ? Kind::ggml_q8 : Kind::ggml_signed, 1 / scale, q8 ? 0 : half, rounded_meta(scale, format.meta), 0};
 }
 
 __device__ inline GroupCoder code_norm(const DeviceGroup& group, const QuantFormat& format) {
@@ -156,10 +188,12 @@ __device__ inline GroupCoder code_group(const DeviceGroup& group, const QuantFor
     case QuantRule::minimum:
     case QuantRule::midpoint:
     case QuantRule::zero_point:
-    case QuantRule::whole_zero: return code_range(group, format);
+    case QuantRule::whole_zero:
+    case QuantRule::ggml_range: return code_range(group, format);
     case QuantRule::absmax:
     case QuantRule::ggml_q8:
-    case QuantRule::ggml_q4: return code_largest(group, format);
+    case QuantRule::ggml_signed:
+    case QuantRule::ggml_fit: return code_largest(group, format);
     case QuantRule::norm:
     case QuantRule::plain_norm: return code_norm(group, format);
     case QuantRule::none:

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -123,14 +125,16 @@ class Sketch final : public CodecSideData {
 ///   n = |x|,  y = R x / n,  code_i = nearest level to sqrt(d) y_i,  decoded n R^t y^,
 /// with n in 16 bits for each token and head. norm_correction rescales the decoded vector to length n, which the levels
 /// shrink (folded into the stored n). Keys stay rotated: queries are rotated instead. value_mode "uniform" keeps values
-/// as inference engines do: not rotated, a minimum and a step a token and head.
+/// as inference engines do: not rotated, a minimum and a step a token and head. bits 8 leaves keys as they are, in
+/// e4m3. vLLM's presets have rotation "hadamard", value_mode "uniform" and skip_boundary_layers 2, and by name k8v4:
+/// bits 8, value_bits 4; 4bit_nc: 4, 4; k3v4_nc: 3, 4; 3bit_nc: 3, 3.
 /// variant "prod" spends one of a key's bits on a sketch of the residual, which makes scores unbiased but noisier
 /// (inference engines leave it out); levels then keep their shrinkage.
 /// Zandieh et al. 2026, arXiv:2504.19874, sections 3.1 and 4.3.
 class TurboQuant final : public QuantizingCodec {
  public:
   void parameters(ParameterVisitor& p) override {
-    p("bits", bits_).min(1).max(5).doc("bits of a key's coordinate");
+    p("bits", bits_).min(1).max(8).doc("bits of a key's coordinate, 1 to 5; 8: a float of 8 bits, not rotated");
     p("value_bits", value_bits_).min(1).max(5).doc("bits of a value's coordinate");
     p("rotation", rotation_)
         .one_of({"hadamard_signs", "hadamard", "qr"})
@@ -145,7 +149,11 @@ class TurboQuant final : public QuantizingCodec {
   }
 
   void check(const std::string& place, std::vector<std::string>& problems) const override {
-    if (variant_ == "prod" && bits_ < 2) problems.push_back(place + ".bits: found 1, but variant \"prod\" needs 2");
+    if (bits_ == 6 || bits_ == 7)
+      problems.push_back(fmt::format("{}.bits: found {}, expected 1 to 5, or 8", place, bits_));
+    if (variant_ == "prod" && (bits_ < 2 || bits_ > 5)) {
+      problems.push_back(fmt::format("{}.bits: found {}, but variant \"prod\" needs 2 to 5", place, bits_));
+    }
   }
 
   std::unique_ptr<PackedSegment> make_segment(const LayerContext& layer) const override {
@@ -164,15 +172,24 @@ class TurboQuant final : public QuantizingCodec {
   QuantizedFormat format(const LayerContext& layer) const override {
     const int64_t head_dim = layer.cache.shape().head_dim;
     const RowTransformPtr rotation = make_rotation(head_dim);
-    if (value_mode_ == "lloyd") {
-      return {.keys = lloyd(bits_, head_dim),
-              .values = lloyd(value_bits_, head_dim),
-              .key_transform = rotation,
-              .value_transform = rotation};
+    QuantizedFormat format;
+    if (bits_ == 8) {
+      format.keys = {.bits = 8,
+                     .group_size = head_dim,
+                     .rule = kernels::QuantRule::none,
+                     .levels = kernels::Levels::e4m3,
+                     .token_groups = true};
+    } else {
+      format.keys = lloyd(bits_, head_dim);
+      format.key_transform = rotation;
     }
-    const kernels::QuantFormat values{
-        .bits = static_cast<int>(value_bits_), .group_size = head_dim, .meta = DType::f16};
-    return {.keys = lloyd(bits_, head_dim), .values = values, .key_transform = rotation};
+    if (value_mode_ == "lloyd") {
+      format.values = lloyd(value_bits_, head_dim);
+      format.value_transform = rotation;
+    } else {
+      format.values = {.bits = static_cast<int>(value_bits_), .group_size = head_dim, .meta = DType::f16};
+    }
+    return format;
   }
   bool packs(const LayerContext& layer) const override {
     return layer.layer >= skip_boundary_layers_ && layer.layer < layer.layers - skip_boundary_layers_;

@@ -1,19 +1,22 @@
 """Dequantised keys and values by implementations that are not ours, for tests/methods/compression/*_test.cpp.
 
-    pip install numpy gguf torch
+    pip install numpy xllamacpp torch
     python tests/golden/quantizers.py
 
-Writes quantizers/rows.json, the entries, and quantizers/NAME.json, what each method makes of them. q8_0 and q4_0 are
-llama.cpp's own Python port (gguf.quants), fp8 is torch's cast, the rest are the papers' formulas in float64 with
+Writes quantizers/rows.json, the entries, and quantizers/NAME.json, what each method makes of them. llama.cpp's types are
+its own functions, in the library that xllamacpp brings, fp8 is torch's cast, the rest are the papers' formulas in float64 with
 scales and zero points rounded to their stored type. One head, 32 tokens of 32 channels with a few outlier channels;
 every number is a bfloat16, so that the cache holds it exactly. Cases are refused in which a quotient lies so near to
-the middle between two codes that float32 may round it the other way. Written for numpy 2.4.6, gguf 0.19.0, torch
-2.11.0.
+the middle between two codes that float32 may round it the other way. Written for numpy 2.4.6, xllamacpp
+2026.10.11549, torch 2.11.0.
 """
 
-import gguf
+import ctypes
+import pathlib
+
 import numpy as np
 import torch
+import xllamacpp
 from by_method import write
 
 SEED = 12
@@ -159,9 +162,17 @@ def gear(x, bits, share):
     return sparse(x, 0), sparse(x, 1)
 
 
+GGML = {"q4_0": 18, "q4_1": 20, "q5_0": 22, "q5_1": 24, "q8_0": 34, "iq4_nl": 18}  # bytes of 32 numbers
+LLAMA = ctypes.CDLL(str(next(pathlib.Path(xllamacpp.__file__).parent.glob("*.so"))))
+
+
 def ggml(x, kind):
     rows = np.ascontiguousarray(x, np.float32)
-    return gguf.quants.dequantize(gguf.quants.quantize(rows, kind), kind)
+    blocks, back = np.empty(rows.size // 32 * GGML[kind], np.uint8), np.empty_like(rows)
+    address, count = lambda array: ctypes.c_void_p(array.ctypes.data), ctypes.c_int64(rows.size)
+    getattr(LLAMA, f"quantize_row_{kind}_ref")(address(rows), address(blocks), count)
+    getattr(LLAMA, f"dequantize_row_{kind}")(address(blocks), address(back), count)
+    return back
 
 
 def fp8(x, dtype):
@@ -172,14 +183,13 @@ def main():
     rng = np.random.default_rng(SEED)
     x = bf16(rng.normal(size=(TOKENS, DIM)) * np.where(np.arange(DIM) % 11 == 3, 6, 1) + (np.arange(DIM) % 7 == 2) * 4)
     h = hadamard(DIM)
-    kinds = gguf.GGMLQuantizationType
     kivi = {"name": "kivi", "group_size": 32, "residual_length": 32}
     both = [
         ({"name": "int8"}, "bf16", absmax(x, 127, bf16)),
         ({"name": "fp8"}, "f16", fp8(x, torch.float8_e4m3fn)),
         ({"name": "fp8", "format": "e5m2"}, "f16", fp8(x, torch.float8_e5m2)),
-        ({"name": "ggml_q8_0"}, "f16", ggml(x, kinds.Q8_0)),
-        ({"name": "ggml_q4_0"}, "f16", ggml(x, kinds.Q4_0)),
+        ({"name": "fp8", "scaling": "head"}, "f16", fp8(x / (abs(x).max() / 448), torch.float8_e4m3fn) * (abs(x).max() / 448)),
+        *(({"name": "ggml_types", "type_k": kind, "type_v": kind}, "f16", ggml(x, kind)) for kind in GGML),
         ({"name": "quarot_kv"}, "f16", minimum(x @ h, -1, 4, f16) @ h),
         ({"name": "quarot_kv", "bits": 3, "clip": 0.9}, "f16", minimum(x @ h, -1, 3, f16, 0.9) @ h),
         ({"name": "qserve_kv4", "smooth_alpha": 0}, "f16", qserve(x)),
@@ -192,6 +202,9 @@ def main():
     pairs = [({"name": "rotatekv"}, rotatekv(x, 2, 0.8)), ({"name": "rotatekv", "bits": 4}, rotatekv(x, 4, 1.0)),
              ({"name": "kvquant", "codebook": "uniform", "outliers": 0.05}, kvquant(x, 4, 0.05)),
              ({"name": "gear", "group_size": 32, "buffer": 32, "sparsity": 0.1, "rank_prefill": 0}, gear(x, 4, 0.1))]
+    pairs.append(({"name": "turboquant", "rotation": "hadamard", "bits": 8, "value_bits": 4, "value_mode": "uniform"},
+                  (fp8(x, torch.float8_e4m3fn), minimum(x, 1, 4, f16))))
+    pairs.append(({"name": "ggml_types", "type_k": "q8_0", "type_v": "iq4_nl"}, (ggml(x, "q8_0"), ggml(x, "iq4_nl"))))
     cases += [{"method": m, "stored": "bf16" if m["name"] == "gear" else "f16", "keys": k, "values": v}
               for m, (k, v) in pairs]
     for bits in (2, 4):
@@ -205,7 +218,7 @@ def main():
                 del case["values"]
                 continue
             case[side] = [float(f"{v:.5g}") for v in np.asarray(case[side], np.float64)[:CHECKED].ravel()]
-    write(__file__, "rows", {"made_by": "numpy 2.4.6, gguf 0.19.0, torch 2.11.0; seed " + str(SEED), "tokens": TOKENS,
+    write(__file__, "rows", {"made_by": "numpy 2.4.6, xllamacpp 2026.10.11549, torch 2.11.0; seed " + str(SEED), "tokens": TOKENS,
                              "head_dim": DIM, "rows": x.ravel().tolist()})
     for name in dict.fromkeys(case["method"]["name"] for case in cases):
         write(__file__, name, {"cases": [case for case in cases if case["method"]["name"] == name]})

@@ -138,7 +138,7 @@ std::vector<QuantFormat> token_formats() {
   formats.push_back(
       {.bits = 8, .meta = DType::f16, .rule = QuantRule::ggml_q8, .first_level = -128, .token_groups = true});
   formats.push_back(
-      {.bits = 4, .meta = DType::f16, .rule = QuantRule::ggml_q4, .first_level = -8, .token_groups = true});
+      {.bits = 4, .meta = DType::f16, .rule = QuantRule::ggml_signed, .first_level = -8, .token_groups = true});
   for (const Levels levels : {Levels::e4m3, Levels::e5m2}) {
     formats.push_back({.bits = 8, .rule = QuantRule::none, .levels = levels, .token_groups = true});
     formats.push_back({.bits = 8, .group_size = 64, .rule = QuantRule::absmax, .levels = levels, .token_groups = true});

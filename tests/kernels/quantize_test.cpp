@@ -199,7 +199,7 @@ TEST(Quantize, AWholeZeroPointKeepsZeroExact) {
 
 /// llama.cpp's quantize_row_q4_0 takes the scale, with its sign, from the first number of the largest magnitude.
 TEST(Quantize, TheFirstOfEquallyLargeNumbersGivesTheScaleItsSign) {
-  const QuantFormat q4{.bits = 4, .meta = DType::f16, .rule = QuantRule::ggml_q4, .first_level = -8};
+  const QuantFormat q4{.bits = 4, .meta = DType::f16, .rule = QuantRule::ggml_signed, .first_level = -8};
   for (const float first : {4.0f, -4.0f}) {
     GroupMeta meta;
     EXPECT_EQ(codes_of({0, first, -first, 0}, q4, &meta), (std::vector<int>{8, 0, 15, 8}));

@@ -6,7 +6,7 @@
 namespace kvarena {
 namespace {
 
-TEST(Fp8, DecodesAsTorchCasts) { testing::expect_golden_decoded("fp8", 2); }
+TEST(Fp8, DecodesAsTorchCasts) { testing::expect_golden_decoded("fp8", 3); }
 
 }  // namespace
 }  // namespace kvarena

@@ -25,8 +25,11 @@ std::vector<Case> cases() {
           {{{"name", "int8"}, {"group_size", 32}}, 8.5},
           {{{"name", "fp8"}}, 8},
           {{{"name", "fp8"}, {"format", "e5m2"}, {"scaling", "token"}}, 8.25},
-          {{{"name", "ggml_q8_0"}}, 8.5},
-          {{{"name", "ggml_q4_0"}}, 4.5},
+          {{{"name", "fp8"}, {"scaling", "head"}}, 8 + 1.0 / 16},  // a head's scale is held channel by channel
+          {{{"name", "ggml_types"}}, 8.5},
+          {{{"name", "ggml_types"}, {"type_k", "q4_0"}, {"type_v", "q4_0"}}, 4.5},
+          {{{"name", "ggml_types"}, {"type_k", "q5_0"}, {"type_v", "iq4_nl"}, {"rotate", false}}, 5},
+          {{{"name", "ggml_types"}, {"type_k", "q5_1"}, {"type_v", "q4_1"}}, 5.5},
           {{{"name", "quarot_kv"}}, 4.5},
           {{{"name", "quarot_kv"}, {"bits", 3}}, 3.5},
           {{{"name", "qserve_kv4"}, {"smooth_alpha", 0}}, 4.5},
@@ -34,6 +37,7 @@ std::vector<Case> cases() {
           {{{"name", "kvtuner"}, {"base", "per_token"}, {"bits", {2}}}, 2.5},
           {{{"name", "turboquant"}}, 3.5 + 0.25},
           {{{"name", "turboquant"}, {"bits", 2}, {"value_bits", 2}, {"value_mode", "uniform"}}, 2 + 0.375},
+          {{{"name", "turboquant"}, {"bits", 8}, {"value_bits", 4}, {"value_mode", "uniform"}}, 6.25},
           {{{"name", "turboquant"}, {"bits", 5}, {"value_bits", 1}, {"rotation", "qr"}}, 3.25}};
 }
 
@@ -129,13 +133,13 @@ TEST(Quantizers, BadCombinationsAreNamed) {
   };
   refused({{"name", "int8"}, {"group_size", 48}}, "head_dim 64");
   refused({{"name", "int8"}, {"group_size", 17}}, "multiple of 16");
-  refused({{"name", "ggml_q8_0"}}, "head_dim 80", 80);
+  refused({{"name", "ggml_types"}}, "head_dim 80", 80);
   refused({{"name", "kvtuner"}, {"bits", {4, 4}}}, "1 or 1");
   refused({{"name", "kvtuner"}, {"bits", {16}}, {"value_bits", {4}}}, "one side");
 }
 
 TEST(Codec, SinksStayExact) {
-  PackedLayer layer({{"name", "ggml_q4_0"}, {"sinks", 5}});
+  PackedLayer layer({{"name", "ggml_types"}, {"type_k", "q4_0"}, {"type_v", "q4_0"}, {"sinks", 5}});
   layer.prefill(90);
   layer.decode(3);
   const auto original = random_floats(90 * layer.row(), "keys", 1);
@@ -151,7 +155,7 @@ TEST(Codec, SinksStayExact) {
 }
 
 TEST(Codec, SinksBeyondThePromptWaitForTheirTokens) {
-  PackedLayer layer({{"name", "ggml_q8_0"}, {"sinks", 8}});
+  PackedLayer layer({{"name", "ggml_types"}, {"sinks", 8}});
   layer.prefill(3);
   EXPECT_EQ(layer.packed(), nullptr);
   layer.decode(20);

@@ -84,7 +84,7 @@ TEST(TurboQuant, TheSketchIsUnbiased) {
   EXPECT_NEAR(slope({{"name", "turboquant"}, {"norm_correction", false}, {"bits", 2}}), 0.883, 0.02);
 }
 
-TEST(TurboQuant, DecodesAsItsFormula) { testing::expect_golden_decoded("turboquant", 2); }
+TEST(TurboQuant, DecodesAsItsFormula) { testing::expect_golden_decoded("turboquant", 3); }
 
 }  // namespace
 }  // namespace kvarena
