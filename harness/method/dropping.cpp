@@ -51,6 +51,14 @@ std::vector<HeadBudgets> divide(const BudgetRule& rule, double share, std::span<
   return {budgets.begin() + first.layer, budgets.begin() + first.layer + static_cast<int64_t>(scores.size())};
 }
 
+/// Whether a scorer can judge entries while decoding, without what only a prefill observes.
+bool scores_while_decoding(const Scorer& scorer) {
+  const Needs needs = scorer.needs();
+  return scorer.score_width() > 0 || !(needs.prompt_attention || needs.hidden || needs.output_projection ||
+                                       needs.future > 0 || !needs.query_moments.empty() || !needs.taps.empty() ||
+                                       !needs.reconstructions.empty() || !needs.statistics.empty());
+}
+
 void add(std::vector<HeadBudgets>& sums, const std::vector<HeadBudgets>& more) {
   if (sums.empty()) sums.resize(more.size());
   for (size_t layer = 0; layer < more.size(); ++layer) {
@@ -73,12 +81,17 @@ void Scorer::observe(const StepAttention& step) const {
 }
 
 DroppingMethod::DroppingMethod(std::string name, std::unique_ptr<Scorer> scorer)
-    : PartMethod(std::move(scorer)), name_(std::move(name)), rule_(part_->default_rule()) {}
+    : PartMethod(std::move(scorer)),
+      name_(std::move(name)),
+      rule_(part_->default_rule()),
+      decode_interval_(part_->default_interval()) {}
 
 void DroppingMethod::parameters(ParameterVisitor& p) {
   if (part_->budgeted()) {
     budget_.parameters(p);
+    p("threshold", threshold_).doc("in place of a budget: what scores below leaves, if nothing protects it");
     protection_.parameters(p);
+    p("protect_prompt", protect_prompt_).doc("the prompt stays, and budgets are those of generated entries beside it");
     p("budget_rule", rule_).doc("how layers and heads share the budget: uniform, layers, pyramid, heads or global");
     p("prefill_chunk", prefill_chunk_).min(1).doc("compress the prompt in chunks of so many entries, each by itself");
     p("prefill_block", prefill_block_)
@@ -90,6 +103,7 @@ void DroppingMethod::parameters(ParameterVisitor& p) {
         .min(0)
         .max(1)
         .doc("to this fraction of all tokens so far, in place of decode_tokens");
+    p("decode_scorer", decode_scorer_).doc("another dropping method, whose scores then count, in place of this one's");
     p("positions", positions_)
         .one_of({"orig", "renumber"})
         .doc("keys keep their rotation, or are turned to their places in the shortened cache");
@@ -101,16 +115,36 @@ void DroppingMethod::parameters(ParameterVisitor& p) {
 void DroppingMethod::check(const std::string& place, std::vector<std::string>& problems) const {
   part_->check(place, problems);
   if (!part_->budgeted()) return;
-  budget_.check(place, problems);
   const auto refuse = [&](const char* key, const char* what, const char* expected) {
     problems.push_back(describe({.place = place + key, .found = what, .expected = expected}));
   };
+  if (!threshold_) {
+    budget_.check(place, problems);
+  } else if (budget_.keep || budget_.tokens || budget_.bytes) {
+    refuse(".threshold", "a budget beside it", "one of the two");
+  } else if (prefill_block_ || decode_tokens_ || decode_keep_ || rule_.name() != "uniform") {
+    refuse(".threshold", "a setting that divides a budget beside it", "none");
+  }
+  if (protect_prompt_ && (prefill_block_ || prefill_chunk_ || rule_.name() != "uniform")) {
+    refuse(".protect_prompt", "a setting beside it that says how the prompt is compressed", "none");
+  }
+  if (protect_prompt_ && !acts_while_decoding()) {
+    refuse(".protect_prompt", "a method that evicts after the prompt alone", "\"decode_interval\" beside it");
+  }
   if (prefill_block_ && prefill_chunk_) refuse(".prefill_block", "prefill_chunk beside it", "one of the two");
   if (prefill_block_ && rule_.name() != "uniform") {
     refuse(".prefill_block", "a budget rule that makes heads unequal", "the rule \"uniform\"");
   }
   if (prefill_block_ && part_->needs().hidden) {
     refuse(".prefill_block", "a scorer of hidden states", "one whose scores follow each head's own entries");
+  }
+  if (decode_interval_ && !scores_while_decoding(decode_scorer())) {
+    refuse(".decode_interval", "a scorer that looks back at the whole prompt",
+           "one of keys, values, the newest queries or numbers that travel with entries");
+  }
+  if (decode_scorer_ && !decode_interval_) refuse(".decode_scorer", "no decode_interval", "both");
+  if (decode_scorer_ && decode_scorer_->score_width() > 0) {
+    refuse(".decode_scorer", "a scorer that remembers numbers of the prompt", "one of keys, values and queries");
   }
   if (decode_tokens_ && !decode_interval_) refuse(".decode_tokens", "no decode_interval", "both");
   if (decode_keep_ && !decode_interval_) refuse(".decode_keep", "no decode_interval", "both");
@@ -149,7 +183,7 @@ void DroppingMethod::drop_others(LayerContext& layer, const KeptEntries& kept, D
 }
 
 double DroppingMethod::share_of(const LayerContext& layer) const {
-  if (!part_->budgeted()) return static_cast<double>(layer.prompt_tokens);
+  if (!limited()) return static_cast<double>(layer.prompt_tokens);
   return budget_.share(layer.prompt_tokens, layer.cache.shape(), layer.layers);
 }
 
@@ -177,7 +211,8 @@ void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<cons
       start_remembering(own[layer], LayerView(own[layer], &own_seen[layer]));
     }
     std::vector<HeadBudgets> budgets;
-    const std::vector<KeptEntries> kept = prefill_chunk_   ? by_chunks(own, own_seen, share, budgets)
+    const std::vector<KeptEntries> kept = protect_prompt_  ? whole_prompt(own, share, budgets)
+                                          : prefill_chunk_ ? by_chunks(own, own_seen, share, budgets)
                                           : prefill_block_ ? by_blocks(own, own_seen, share, budgets)
                                                            : choose(own, own_seen, share, nullptr, budgets);
     for (size_t layer = 0; layer < group; ++layer) {
@@ -185,7 +220,7 @@ void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<cons
       auto state = std::make_unique<DroppingState>(cache.ledger());
       drop_others(own[layer], kept[layer], state.get());
       if (!acts_while_decoding()) cache.tail().reserve_scores(0);
-      if (!acts_while_decoding() || !part_->budgeted()) continue;
+      if (!acts_while_decoding() || !(limited() || decode_interval_)) continue;
       state->capacities.assign(budgets[layer].begin(), budgets[layer].end());
       state->compressed = cache.tail().entries(0);
       cache.index = std::move(state);
@@ -200,18 +235,26 @@ std::vector<KeptEntries> DroppingMethod::choose(std::span<LayerContext> layers, 
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     views.push_back(views_of(layers[layer], &seen[layer]));
     if (parts != nullptr) views.back() = {views.back().front().part((*parts)[layer])};
-    scores.push_back(score(views.back(), share));
+    scores.push_back(score(*part_, views.back(), share));
   }
   budgets = divide(*rule_, share, scores, layers.front());
   std::vector<KeptEntries> kept;
   for (size_t layer = 0; layer < layers.size(); ++layer) {
-    kept.push_back(best(views[layer], std::move(scores[layer]), budgets[layer]));
+    kept.push_back(best(*part_, views[layer], std::move(scores[layer]), budgets[layer]));
     if (parts == nullptr) continue;
     for (size_t head = 0; head < kept.back().size(); ++head) {
       for (int32_t& entry : kept.back()[head]) entry = (*parts)[layer][head][entry];
     }
   }
   return kept;
+}
+
+std::vector<KeptEntries> DroppingMethod::whole_prompt(std::span<LayerContext> layers, double share,
+                                                      std::vector<HeadBudgets>& budgets) const {
+  const int64_t n = layers.front().cache.tail().entries(0);
+  const int64_t capacity = Division{.share = share, .layers = {}}.capacity();
+  for (const LayerContext& layer : layers) budgets.emplace_back(layer.cache.shape().kv_heads, n + capacity);
+  return everywhere(layers, range(0, n));
 }
 
 /// Each chunk keeps its own fraction, at least one entry a head (kvpress, ChunkPress). Queries of a chunk keep their
@@ -261,7 +304,7 @@ void DroppingMethod::observe(LayerContext& layer, const LayerQueries& queries, c
   const LayerShape& shape = layer.cache.shape();
   if (auto* state = dynamic_cast<DroppingState*>(layer.cache.index.get()); decode_interval_ && state != nullptr) {
     const int64_t row = shape.q_heads * shape.head_dim;
-    const auto most = static_cast<size_t>(std::min(part_->needs().window, *decode_interval_) * row);
+    const auto most = static_cast<size_t>(std::min(decode_scorer().needs().window, *decode_interval_) * row);
     for (int64_t t = 0; t < queries.q_len && most > 0; ++t) {
       const float* q = queries.q + t * queries.q_stride;
       state->queries.insert(state->queries.end(), q, q + row);
@@ -312,53 +355,70 @@ void DroppingMethod::after_append(LayerContext& layer) const {
     return;
   }
   const EntrySegment& tail = layer.cache.tail();
-  auto* state = dynamic_cast<DroppingState*>(layer.cache.index.get());
+  const auto* state = dynamic_cast<const DroppingState*>(layer.cache.index.get());
+  if (limited() && state == nullptr) return;  // the prompt was not compressed
   HeadBudgets budgets;
-  bool full = state == nullptr;  // the scorer's own policy decides
+  bool full = !limited();  // a threshold or the scorer's own policy decides
   for (int64_t head = 0; head < layer.cache.shape().kv_heads; ++head) {
-    budgets.push_back(state == nullptr ? tail.entries(head) : state->capacities[head]);
+    budgets.push_back(limited() ? state->capacities[head] : tail.entries(head));
     full = full || tail.entries(head) > budgets.back();
   }
-  if (!full) return;
-  const std::vector<LayerView> views = views_of(layer, nullptr);
-  drop_others(layer, best(views, score(views, share_of(layer)), std::move(budgets)), state);
+  if (full) evict(layer, nullptr, share_of(layer), std::move(budgets));
 }
 
-std::optional<int64_t> DroppingMethod::decode_target(const EntrySegment& tail) const {
+void DroppingMethod::evict(LayerContext& layer, const LayerObservations* newest, double share,
+                           HeadBudgets budgets) const {
+  const int64_t stay = protected_prompt(layer);
+  std::vector<LayerView> views = views_of(layer, newest);
+  for (LayerView& view : views) {
+    if (view.n() <= stay) return;
+    if (stay > 0) view = view.part({static_cast<size_t>(view.kv_heads()), range(stay, view.n())});
+  }
+  for (int64_t& budget : budgets) budget -= stay;
+  KeptEntries kept = best(decode_scorer(), views, score(decode_scorer(), views, share), std::move(budgets));
+  for (std::vector<int32_t>& head : kept) {
+    for (int32_t& entry : head) entry += static_cast<int32_t>(stay);
+    const std::vector<int32_t> prompt = range(0, stay);
+    head.insert(head.begin(), prompt.begin(), prompt.end());
+  }
+  drop_others(layer, kept, dynamic_cast<DroppingState*>(layer.cache.index.get()));
+}
+
+std::optional<int64_t> DroppingMethod::decode_target(int64_t count) const {
   if (!decode_keep_) return decode_tokens_;
-  const int64_t seen = tail.position(0, tail.entries(0) - 1) + 1;
-  return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(seen) * *decode_keep_ + 1e-9));
+  return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(count) * *decode_keep_ + 1e-9));
 }
 
 /// kvpress's DecodingPress: every so many entries the whole cache is compressed by the newest queries' view of it.
 /// Heads keep their shares of the budget.
 void DroppingMethod::compress_interval(LayerContext& layer) const {
   auto* state = dynamic_cast<DroppingState*>(layer.cache.index.get());
-  EntrySegment& tail = layer.cache.tail();
+  const EntrySegment& tail = layer.cache.tail();
   const LayerShape& shape = layer.cache.shape();
   if (state == nullptr || tail.entries(0) - state->compressed < *decode_interval_) return;
   LayerObservations newest;
   newest.window = static_cast<int64_t>(state->queries.size()) / (shape.q_heads * shape.head_dim);
   newest.window_queries.assign(state->queries.begin(), state->queries.end());
-  const std::vector<LayerView> views = views_of(layer, &newest);
-  const std::optional<int64_t> target = decode_target(tail);
-  const double share = target ? static_cast<double>(*target) : share_of(layer);
-  LayerScores scores = score(views, share);
-  HeadBudgets budgets(state->capacities.begin(), state->capacities.end());
+  const int64_t stay = protected_prompt(layer);
+  const std::optional<int64_t> target = decode_target(tail.position(0, tail.entries(0) - 1) + 1 - stay);
   const int64_t even = Division{.share = share_of(layer), .layers = {}}.capacity();
-  for (int64_t& budget : budgets) {
-    if (target) budget = std::max<int64_t>(1, budget * *target / even);
+  HeadBudgets budgets;
+  for (int64_t head = 0; head < shape.kv_heads; ++head) {
+    int64_t budget = limited() ? state->capacities[head] : tail.entries(head);
+    if (target) budget = stay + std::max<int64_t>(1, (budget - stay) * *target / even);
+    budgets.push_back(budget);
   }
-  drop_others(layer, best(views, std::move(scores), std::move(budgets)), state);
+  evict(layer, &newest, target ? static_cast<double>(*target) : share_of(layer), std::move(budgets));
   state->compressed = tail.entries(0);
   state->queries.clear();
 }
 
-LayerScores DroppingMethod::score(const std::vector<LayerView>& views, double share) const {
+LayerScores DroppingMethod::score(const Scorer& scorer, const std::vector<LayerView>& views, double share) const {
   const int64_t capacity = Division{.share = share, .layers = {}}.capacity();
-  LayerScores result{.heads = {}, .protection = protection_.beside(part_->protect(capacity)), .share = share};
+  const Protection own = scorer.protect(threshold_ ? kNoBudget : capacity);
+  LayerScores result{.heads = {}, .protection = protection_.beside(own), .share = share};
   for (const LayerView& view : views) {
-    const at::Tensor scores = part_->score(view.under(share)).to(at::kFloat).contiguous();
+    const at::Tensor scores = scorer.score(view.under(share)).to(at::kFloat).contiguous();
     if (scores.dim() != 2 || scores.size(0) != view.kv_heads() || scores.size(1) != view.n()) {
       fail({.place = fmt::format("{}: layer {}", name_, view.layer()),
             .found = fmt::format("scores of shape [{}]", fmt::join(scores.sizes(), ", ")),
@@ -381,7 +441,8 @@ LayerScores DroppingMethod::score(const std::vector<LayerView>& views, double sh
   return result;
 }
 
-KeptEntries DroppingMethod::best(const std::vector<LayerView>& views, LayerScores scores, HeadBudgets budgets) const {
+KeptEntries DroppingMethod::best(const Scorer& scorer, const std::vector<LayerView>& views, LayerScores scores,
+                                 HeadBudgets budgets) const {
   for (const LayerView& view : views) {
     const int64_t first = view.first_head();
     const int64_t last = first + view.kv_heads();
@@ -389,14 +450,20 @@ KeptEntries DroppingMethod::best(const std::vector<LayerView>& views, LayerScore
                      .protection = scores.protection,
                      .share = scores.share};
     HeadBudgets part_budgets(budgets.begin() + first, budgets.begin() + last);
-    part_->refine(view, part, part_budgets);
+    scorer.refine(view, part, part_budgets);
     std::ranges::move(part.heads, scores.heads.begin() + first);
     std::ranges::copy(part_budgets, budgets.begin() + first);
   }
   KeptEntries kept;
   for (size_t head = 0; head < budgets.size(); ++head) {
-    const Protection protection = protection_.beside(part_->protect(budgets[head]));
-    kept.push_back(select_best(scores.heads[head], budgets[head], protection));
+    const std::vector<float>& row = scores.heads[head];
+    const Protection protection = protection_.beside(scorer.protect(threshold_ ? kNoBudget : budgets[head]));
+    if (threshold_) {
+      const int64_t first = std::min(protection.sinks, std::ssize(row));
+      const int64_t last = std::max(first, std::ssize(row) - protection.recent);
+      budgets[head] -= std::count_if(row.begin() + first, row.begin() + last, [&](float s) { return s < *threshold_; });
+    }
+    kept.push_back(select_best(row, budgets[head], protection));
   }
   return kept;
 }

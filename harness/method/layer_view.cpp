@@ -116,10 +116,14 @@ at::Tensor LayerView::softmax(const at::Tensor& scores) const {
   return at::cat({scores, sinks.expand({q_heads(), scores.size(1), 1})}, -1).softmax(-1).narrow(-1, 0, scores.size(2));
 }
 
-at::Tensor LayerView::window_attention(int64_t w) const {
-  if (part_ || decoding()) {
+at::Tensor LayerView::window_attention(int64_t w, bool times_seen) const {
+  if (part_ || decoding() || times_seen) {
     at::Tensor sums = at::zeros({q_heads(), n_}, at::kFloat);
-    for_each_query_block(w, [&](const at::Tensor& scores, int64_t /*first*/) { sums.add_(softmax(scores).sum(1)); });
+    for_each_query_block(w, [&](const at::Tensor& scores, int64_t /*first*/) {
+      at::Tensor rows = softmax(scores);
+      if (times_seen) rows = rows * (scores.isfinite().sum(-1, /*keepdim=*/true) - 1);
+      sums.add_(rows.sum(1));
+    });
     return sums;
   }
   KVARENA_ASSERT(seen_->window >= std::min(w, n_),

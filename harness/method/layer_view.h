@@ -49,9 +49,9 @@ class LayerView {
 
   /// Attention each entry received, summed over all prompt queries: [q_heads, n]. Needs::prompt_attention.
   [[nodiscard]] at::Tensor prompt_attention() const;
-  /// Attention from the last w prompt queries, summed over them, causal inside the window: [q_heads, n].
-  /// Needs::window >= w; a prompt shorter than w gives all its queries.
-  [[nodiscard]] at::Tensor window_attention(int64_t w) const;
+  /// Attention from the last w prompt queries, summed over them, causal inside the window: [q_heads, n]; `times_seen`:
+  /// each query's times the entries before it. Needs::window >= w; a prompt shorter than w gives all its queries.
+  [[nodiscard]] at::Tensor window_attention(int64_t w, bool times_seen = false) const;
   /// The last w prompt queries, rotated, [q_heads, w, head_dim]. Needs::window >= w; a prompt shorter than w gives all
   /// its queries.
   [[nodiscard]] at::Tensor queries(int64_t w) const;

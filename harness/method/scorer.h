@@ -7,7 +7,9 @@
 //   };
 //   KVARENA_SCORER(Knorm, {.name = "knorm", .title = "L2 norm", .summary = "...", .paper = "arXiv:2406.11430"});
 
+#include <limits>
 #include <memory>
+#include <optional>
 
 #include "harness/core/nested.h"
 #include "harness/method/budget.h"
@@ -37,6 +39,9 @@ struct StepAttention {
   [[nodiscard]] int64_t group() const { return entries->shape().group(); }
 };
 
+/// The budget that protection is asked for where a threshold decides.
+inline constexpr int64_t kNoBudget = std::numeric_limits<int64_t>::max() / 2;
+
 /// Scores entries. Its parameters are those beside the budget, which the framework declares.
 class Scorer : public MethodPart {
  public:
@@ -49,8 +54,8 @@ class Scorer : public MethodPart {
   /// state outside `layer`. NaN is an error that names the method and the layer.
   [[nodiscard]] virtual at::Tensor score(const LayerView& layer) const = 0;
 
-  /// Entries kept whatever their score, of a budget of `budget` entries. When both together exceed the budget, recent
-  /// entries give way, then sinks.
+  /// Entries kept whatever their score, of a budget of `budget` entries; kNoBudget under a threshold. When both
+  /// together exceed the budget, recent entries give way, then sinks.
   [[nodiscard]] virtual Protection protect(int64_t /*budget*/) const { return {}; }
 
   /// The last word over the heads of `view` (scores and budgets have a row for each) once the rule has divided the
@@ -65,6 +70,8 @@ class Scorer : public MethodPart {
 
   /// Whether entries are also evicted while decoding, back to the budgets that each head had at the end of the prompt.
   [[nodiscard]] virtual bool evicts_while_decoding() const { return false; }
+  /// The `decode_interval` unless the user names another.
+  [[nodiscard]] virtual std::optional<int64_t> default_interval() const { return {}; }
 
   /// Numbers remembered with every entry while decoding; they travel with it and are counted as memory. New entries
   /// start at 0.
@@ -111,33 +118,49 @@ class DroppingMethod final : public PartMethod<Scorer> {
   /// Parts of a prompt's layers that are compressed by themselves; null: all of it.
   using Parts = const std::vector<KeptEntries>*;
 
-  [[nodiscard]] bool unlimited() const { return part_->budgeted() && budget_.unlimited(); }
+  /// Whether a budget says how many entries stay, not a threshold or the scorer itself.
+  [[nodiscard]] bool limited() const { return part_->budgeted() && !threshold_; }
+  [[nodiscard]] bool unlimited() const { return limited() && budget_.unlimited(); }
   [[nodiscard]] bool remembers() const { return part_->score_width() > 0 && !unlimited(); }
   [[nodiscard]] bool acts_while_decoding() const { return part_->evicts_while_decoding() || decode_interval_; }
   [[nodiscard]] double share_of(const LayerContext& layer) const;
   /// Keeps these, counts what went, and renumbers positions when asked to. `state` is null where there is no budget.
   void drop_others(LayerContext& layer, const KeptEntries& kept, DroppingState* state) const;
+  /// The scorer whose scores count while decoding.
+  [[nodiscard]] const Scorer& decode_scorer() const { return decode_scorer_ ? *decode_scorer_ : *part_; }
   /// Fills in what query `t` attended to.
   void attend(StepAttention& step, const LayerQueries& queries, int64_t t, const float* lse) const;
   void start_remembering(LayerContext& layer, const LayerView& view) const;
 
-  [[nodiscard]] LayerScores score(const std::vector<LayerView>& views, double share) const;
-  [[nodiscard]] KeptEntries best(const std::vector<LayerView>& views, LayerScores scores, HeadBudgets budgets) const;
+  [[nodiscard]] LayerScores score(const Scorer& scorer, const std::vector<LayerView>& views, double share) const;
+  [[nodiscard]] KeptEntries best(const Scorer& scorer, const std::vector<LayerView>& views, LayerScores scores,
+                                 HeadBudgets budgets) const;
   [[nodiscard]] std::vector<KeptEntries> choose(std::span<LayerContext> layers, std::span<const LayerObservations> seen,
                                                 double share, Parts parts, std::vector<HeadBudgets>& budgets) const;
   [[nodiscard]] std::vector<KeptEntries> by_chunks(std::span<LayerContext> layers,
                                                    std::span<const LayerObservations> seen, double share,
                                                    std::vector<HeadBudgets>& budgets) const;
+  [[nodiscard]] std::vector<KeptEntries> whole_prompt(std::span<LayerContext> layers, double share,
+                                                      std::vector<HeadBudgets>& budgets) const;
   [[nodiscard]] std::vector<KeptEntries> by_blocks(std::span<LayerContext> layers,
                                                    std::span<const LayerObservations> seen, double share,
                                                    std::vector<HeadBudgets>& budgets) const;
-  /// Entries that a head keeps of `tail` while decoding, before the rule's shares; none: as many as of the prompt.
-  [[nodiscard]] std::optional<int64_t> decode_target(const EntrySegment& tail) const;
+  /// First entries that scorers do not see while decoding, because they stay.
+  [[nodiscard]] int64_t protected_prompt(const LayerContext& layer) const {
+    return protect_prompt_ ? layer.prompt_tokens : 0;
+  }
+  /// Entries that a head keeps of `count` that were seen while decoding, before the rule's shares; none: as many as of
+  /// the prompt.
+  [[nodiscard]] std::optional<int64_t> decode_target(int64_t count) const;
+  /// Evicts while decoding, down to these numbers of entries.
+  void evict(LayerContext& layer, const LayerObservations* newest, double share, HeadBudgets budgets) const;
   void compress_interval(LayerContext& layer) const;
 
   std::string name_;
   Budget budget_;
+  std::optional<double> threshold_;
   UserProtection protection_;
+  bool protect_prompt_ = false;  // all of it; the budget is then that of generated entries
   Nested<BudgetRule> rule_;
   Merging merging_;
   std::optional<int64_t> prefill_chunk_;
@@ -145,6 +168,7 @@ class DroppingMethod final : public PartMethod<Scorer> {
   std::optional<int64_t> decode_interval_;
   std::optional<int64_t> decode_tokens_;
   std::optional<double> decode_keep_;
+  Nested<Scorer> decode_scorer_;
   std::string positions_ = "orig";
 };
 

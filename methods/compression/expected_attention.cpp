@@ -121,9 +121,13 @@ class ExpectedAttention final : public Scorer {
   std::pair<at::Tensor, at::Tensor> fitted_moments(const LayerView& layer) const {
     const auto weights = layer.model().fitted({.method = "expected_attention", .path = weights_});
     const int64_t d = layer.head_dim();
-    const FittedTensor& mean = weights->at("query_mean", {layer.layers(), layer.q_heads(), d});
-    const FittedTensor& covariance = weights->at("query_cov", {layer.layers(), layer.q_heads(), d, d});
-    return {tensor_of(mean)[layer.layer()].to(at::kDouble), tensor_of(covariance)[layer.layer()].to(at::kDouble)};
+    const auto shown = [&](const FittedTensor& of_layers) {
+      return tensor_of(of_layers)[layer.layer()]
+          .narrow(0, layer.first_head() * layer.group(), layer.q_heads())
+          .to(at::kDouble);
+    };
+    return {shown(weights->at("query_mean", {layer.layers(), -1, d})),
+            shown(weights->at("query_cov", {layer.layers(), -1, d, d}))};
   }
 
   int64_t sinks_ = 4;

@@ -82,18 +82,23 @@ class SurrogateFitter final : public Fitter {
 };
 
 /// Foretold KVzip+ scores: s[j,i] = f_l(h_i)[j].  No extra pass over the prompt and no attention is needed, and tokens
-/// of the answer are scored as they arrive. Jegou, Jeblick 2026, arXiv:2601.07891, section 3; h is taken behind the
-/// input norm as in kvpress. Weights: `kvarena fit`, or a published model.safetensors in `weights`.
-/// Scores travel with the entries (4 bytes an entry and head).
-class Foretold : public Scorer {
+/// of the answer are scored as they arrive. The best stay within a budget (kvpress: kvzap_mlp_head; with budget_rule
+/// heads kvzap_mlp_layer), or what reaches a `threshold` (the paper's main form, with DMS of arXiv:2506.05345; on
+/// Qwen3-8B the authors take -3 to -6). Jegou, Jeblick 2026, arXiv:2601.07891, section 3; h is taken behind the input
+/// norm as in kvpress. Weights: `kvarena fit`, or a published model.safetensors in `weights`.
+/// Scores travel with the entries (4 bytes an entry and head). The newest are protected as in kvpress, whose KVzapPress
+/// runs inside DMSPress; there is no budget there that they could exhaust, so here they have half of one at most.
+class Kvzap final : public Scorer {
  public:
   void parameters(ParameterVisitor& p) override {
     p("kind", kind_).one_of({"linear", "mlp"}).doc("the surrogate's form, where the project's own weights are used");
     p("weights", weights_).doc("file of fitted or published weights; empty = the project's for the model");
     p("inner", inner_).min(1).doc("width of the hidden layer when an mlp is fitted (published: 512)");
     p("decoding", decoding_).doc("evict while decoding too");
+    p("window", window_).min(0).doc("newest entries that are always kept, of half the budget at most");
   }
   Needs needs() const override { return {.hidden = true, .step_hidden = decoding_}; }
+  Protection protect(int64_t budget) const override { return {.recent = std::min(window_, budget / 2)}; }
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<SurrogateFitter>(kind_, inner_); }
 
   at::Tensor score(const LayerView& layer) const override {
@@ -122,44 +127,6 @@ class Foretold : public Scorer {
   std::string weights_;
   int64_t inner_ = 64;
   bool decoding_ = true;
-};
-
-/// The best within a budget (kvpress: kvzap_mlp_head; with budget_rule heads kvzap_mlp_layer). While decoding the
-/// lowest score goes when the budget is exceeded. The newest are protected as in kvpress, whose KVzapPress runs inside
-/// DMSPress; there is no budget there that they could exhaust, so here they have half of it at most.
-class Kvzap final : public Foretold {
- public:
-  void parameters(ParameterVisitor& p) override {
-    Foretold::parameters(p);
-    p("window", window_).min(0).doc("newest entries that are always kept, of half the budget at most");
-  }
-  Protection protect(int64_t budget) const override { return {.recent = std::min(window_, budget / 2)}; }
-
- private:
-  int64_t window_ = 128;
-};
-
-/// Without a budget: an entry stays if its score reaches a threshold, and is judged once, when it leaves the window of
-/// the newest (the paper's main form, with DMS of arXiv:2506.05345). How much is kept is an outcome.
-class KvzapThreshold final : public Foretold {
- public:
-  void parameters(ParameterVisitor& p) override {
-    Foretold::parameters(p);
-    p("threshold", threshold_).doc("foretold log score that an entry must reach (authors: -3 to -6 on Qwen3-8B)");
-    p("window", window_).min(1).doc("newest entries that are not judged yet");
-  }
-  bool budgeted() const override { return false; }
-  Protection protect(int64_t /*budget*/) const override { return {.recent = window_}; }
-  void refine(const LayerView& /*view*/, LayerScores& scores, HeadBudgets& budgets) const override {
-    for (size_t head = 0; head < budgets.size(); ++head) {
-      const std::vector<float>& row = scores.heads[head];
-      const auto judged = std::max<int64_t>(0, static_cast<int64_t>(row.size()) - window_);
-      budgets[head] -= std::count_if(row.begin(), row.begin() + judged, [&](float s) { return s < threshold_; });
-    }
-  }
-
- private:
-  double threshold_ = -4;
   int64_t window_ = 128;
 };
 
@@ -167,10 +134,6 @@ KVARENA_SCORER(Kvzap, {.name = "kvzap",
                        .title = "KVzap",
                        .summary = "Keeps the best by KVzip scores foretold from hidden states.",
                        .paper = "arXiv:2601.07891, section 3"});
-KVARENA_SCORER(KvzapThreshold, {.name = "kvzap_threshold",
-                                .title = "KVzap (threshold)",
-                                .summary = "Drops what falls below a foretold KVzip score, whatever is left.",
-                                .paper = "arXiv:2601.07891, section 3"});
 
 }  // namespace
 }  // namespace kvarena

@@ -11,7 +11,9 @@ namespace {
 /// pooling and the mean there is no difference). The authors' code sums over the window instead, which ranks the same,
 /// and selects per query head on repeated keys; its LongBench runs pool max over 7 with a window of 32.  The window
 /// itself is always kept; decoding keeps everything.
-/// Li et al. 2024, arXiv:2404.14469, section 4.
+/// FINCH (Corallo, Papotti 2024, TACL 12) lets the question vote (`window`: its tokens), each of its queries' attention
+/// times the entries before it ("normalise": "visible"), without pooling (`kernel` 1) and with renumbered positions;
+/// its chunks are not those of `prefill_chunk`. Li et al. 2024, arXiv:2404.14469, section 4.
 class SnapKv final : public Scorer {
  public:
   void parameters(ParameterVisitor& p) override {
@@ -19,6 +21,9 @@ class SnapKv final : public Scorer {
     p("kernel", kernel_).min(1).doc("width of the pooling along entries, odd");
     p("pool", pool_).one_of({"avg", "max"}).doc("how votes are smoothed along entries");
     p("gqa", gqa_).one_of({"mean", "max", "sum"}).doc("how the votes of a kv head's query heads become one");
+    p("normalise", normalise_)
+        .one_of({"none", "visible"})
+        .doc("a query's attention as it is, or times the entries before it, so that early queries count less");
     p("order", order_).one_of({"pool_first", "group_first"}).doc("smooth each query head's votes, or the group's");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
@@ -31,7 +36,8 @@ class SnapKv final : public Scorer {
     const int64_t prefix = layer.n() - window;
     at::Tensor scores = at::zeros({layer.kv_heads(), layer.n()});  // the window's stay 0: protected, never compared
     if (prefix == 0) return scores;
-    const at::Tensor votes = layer.window_attention(window_).narrow(1, 0, prefix).div(window);  // [q_heads, prefix]
+    const at::Tensor votes =
+        layer.window_attention(window_, normalise_ == "visible").narrow(1, 0, prefix).div(window);  // [q_heads, prefix]
     scores.narrow(1, 0, prefix)
         .copy_(order_ == "pool_first" ? layer.group_reduce(smooth(votes), gqa_)
                                       : smooth(layer.group_reduce(votes, gqa_)));
@@ -49,6 +55,7 @@ class SnapKv final : public Scorer {
   int64_t kernel_ = 5;
   std::string pool_ = "avg";
   std::string gqa_ = "mean";
+  std::string normalise_ = "none";
   std::string order_ = "pool_first";
 };
 

@@ -11,7 +11,7 @@ case names the method's settings and holds the kept positions of each layer and 
 number.
 
 kvpress's own presses: StreamingLLM, SnapKV, ObservedAttention, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV,
-CriticalKV, CUR, Cap, Compactor and its two parts, EntropyGatedChunkKV, SimLayerKV; where they draw normal numbers, they
+CriticalKV, Finch, CUR, Cap, Compactor and its two parts, EntropyGatedChunkKV, SimLayerKV; where they draw normal numbers, they
 get those of harness/core/normal_draws.h. Where kvpress has no such method, or departs from the authors, the rule of the
 paper or of the authors' code is restated here in float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo,
 Scissorhands, Keyformer without noise and with noise of harness/core/random.h, SnapKV with other poolings and
@@ -37,7 +37,7 @@ import torch
 import torch.nn.functional as F
 from by_method import write_prompts
 from kvpress import (AdaKVPress, BlockPress, CapPress, ChunkKVPress, ChunkPress, CompactorPress, CriticalKVPress,
-                     CURPress, EntropyGatedChunkKVPress, KeyDiffPress, KnormPress, LagKVPress, LeverageScorePress, NonCausalAttnPress,
+                     CURPress, EntropyGatedChunkKVPress, FinchPress, KeyDiffPress, KnormPress, LagKVPress, LeverageScorePress, NonCausalAttnPress,
                      ObservedAttentionPress, PyramidKVPress, SimLayerKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
 from random_stream import draw, mix, uniform
 from tiny_model import tiny_model
@@ -109,6 +109,12 @@ def by_press(prompt, press, keep):
             assert (same.sum(-1) == 1).all()
             kept.append([sorted(row.int().argmax(-1).tolist()) for row in same])
     return kept
+
+
+def finch(prompt, keep, window):
+    press = FinchPress(rerotate_keys=False)
+    press.window_size = window
+    return by_press(prompt, press, keep)
 
 
 def normals(purpose, sizes):
@@ -517,6 +523,7 @@ def cases(prompt, keep, forced):
         yield {"name": "knorm", "prefill_chunk": 30}, by_press(prompt, ChunkPress(KnormPress(), 30), keep), None
         yield ({"name": "lagkv", "lag": 4, "cross_scoring": True, "prefill_chunk": 50},
                by_press(prompt, ChunkPress(LagKVPress(lag_size=4, cross_scoring=True), 50), keep), None)
+        yield SNAP | {"window": 12, "kernel": 1, "normalise": "visible"}, finch(prompt, keep, 12), None
         yield SNAP | {"prefill_chunk": 50}, snapkv_chunks(prompt, keep, 50), None
         yield {"name": "keydiff", "prefill_block": 16}, by_press(prompt, BlockPress(KeyDiffPress(), 16), keep), None
         yield ({"name": "keydiff", "decode_interval": 6, "decode_tokens": 20},

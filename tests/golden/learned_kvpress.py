@@ -16,7 +16,7 @@ import json
 import numpy as np
 import torch
 import kvpress.presses.duo_attention_press as duo
-from kvpress import DMSPress, ExpectedAttentionPress, KVzapPress, KVzipPress
+from kvpress import DMSPress, ExpectedAttentionPress, KVzapPress, KVzipPress, QFilterPress
 from kvpress.presses.expected_attention_with_stats import ExpectedAttentionStatsPress
 from kvpress.presses.fastkvzip_press import FastKVzipGate, FastKVzipPress
 from kvpress.presses.kvzap_press import KVzapConfig, KVzapModel
@@ -245,6 +245,12 @@ def with_statistics():
     return press
 
 
+def with_filters():
+    press = QFilterPress()
+    press.q_filters = drawn("q_filters", [LAYERS, 2, 32], 1.0)
+    return press
+
+
 @torch.no_grad()
 def main():
     model = make_model()
@@ -269,6 +275,7 @@ def main():
                    for name, prefix, plus in [("bare", 0, False), ("template", PREFIX, False), ("plus", 0, True)]
                    for rule, selection in kvzip(model, ids, prefix, keep, plus).items()},
                 "fast_kvzip": fast_kvzip(model, seen, keep),
+                "qfilter": uniform_drop(by_scores(model, with_filters(), seen, cache), keep),
             }
             for kind, surrogate in zap.items():
                 press = KVzapPress(model_type=kind)
@@ -278,7 +285,7 @@ def main():
         cases.append({"tokens": ids[0].tolist(), "kept": kept, "thresholds": above})
     common = {"prefix": PREFIX, "chunk": CHUNK, "instructions": list(INSTRUCTIONS.values()), "after_user": AFTER_USER,
               "window": 16}
-    for name in ("expected_attention", "kvzip", "kvzap", "fast_kvzip"):
+    for name in ("expected_attention", "kvzip", "kvzap", "fast_kvzip", "qfilter"):
         own = lambda kept: {case: selection for case, selection in kept.items() if case.split()[0] == name}
         more = lambda case: {"thresholds": case["thresholds"]} if name == "kvzap" else {}
         write(__file__, name, {**common, "cases": [

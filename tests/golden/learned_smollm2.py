@@ -159,7 +159,7 @@ def cases(prompt, found, tokenizer):
             for module, hidden, kwargs in prompt.seen:
                 press.forward_hook(module, [], {**kwargs, "past_key_values": prompt.cache,
                                                 "cache_position": torch.arange(n), "hidden_states": hidden}, [None])
-            yield ({"name": "kvzap_threshold", "kind": kind, "threshold": threshold, "window": WINDOW},
+            yield ({"name": "kvzap", "kind": kind, "threshold": threshold, "window": WINDOW},
                    masked(model, shape))
 
 

@@ -180,6 +180,14 @@ TEST(DroppingOptions, SayWhatDoesNotGoTogether) {
   EXPECT_EQ(problems({{"prefill_block", 8}, {"budget_rule", {{"name", "heads"}}}}), 1U);
   EXPECT_EQ(problems({{"decode_tokens", 8}}), 1U);
   EXPECT_EQ(problems({{"budget_rule", {{"name", "head"}}}}), 1U);
+  EXPECT_EQ(problems({{"decode_scorer", {{"name", "keydiff"}}}}), 1U);
+  EXPECT_EQ(problems({{"decode_interval", 8}, {"decode_scorer", {{"name", "keydiff"}}}}), 0U);
+  EXPECT_EQ(problems({{"decode_interval", 8}, {"decode_scorer", {{"name", "h2o"}}}}), 1U);
+  EXPECT_EQ(problems({{"decode_interval", 8}, {"decode_scorer", {{"name", "capkv"}}}}), 1U);
+  EXPECT_EQ(problems({{"threshold", 1}}), 1U);          // beside keep
+  EXPECT_EQ(problems({{"protect_prompt", true}}), 1U);  // nothing would ever leave
+  EXPECT_EQ(problems({{"protect_prompt", true}, {"decode_interval", 8}}), 0U);
+  EXPECT_EQ(problems({{"protect_prompt", true}, {"decode_interval", 8}, {"prefill_chunk", 8}}), 1U);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 // Kept positions of every layer and head, from the prompt's tokens on, against fixtures of
-// tests/golden/dropping_methods.py.
+// tests/golden/dropping_methods.py and decode_eviction.py.
 
 #include <gtest/gtest.h>
 
@@ -45,10 +45,12 @@ inline void expect_kept(const KvCache& cache, const nlohmann::json& golden, cons
   }
 }
 
-/// Compares every case of dropping_methods/METHOD.json, `cases` a prompt, after the prompt and after its forced tokens.
-inline void expect_golden_entries(const std::string& method_name, size_t cases) {
+/// Compares every case of FOLDER/METHOD.json, `cases` a prompt, after the prompt and after its forced tokens. `weights`
+/// is the method's file of weights.
+inline void expect_golden_entries(const std::string& method_name, size_t cases,
+                                  const std::string& folder = "dropping_methods", const std::string& weights = "") {
   Transformer model = tiny_model(1, {.weights = kernels::DType::f32, .cache = kernels::DType::f32});
-  const nlohmann::json prompts = golden("dropping_methods/" + method_name + ".json")["prompts"];
+  const nlohmann::json prompts = golden(folder + "/" + method_name + ".json")["prompts"];
   ASSERT_EQ(prompts.size(), 5U);
   for (size_t index = 0; index < prompts.size(); ++index) {
     const nlohmann::json& prompt = prompts[index];
@@ -58,7 +60,9 @@ inline void expect_golden_entries(const std::string& method_name, size_t cases) 
     const Prefill start = prefill(model, tokens, all_needs(prompt["cases"]));
     for (const nlohmann::json& one : prompt["cases"]) {
       const std::string what = "prompt " + std::to_string(index) + ", " + one["spec"].dump();
-      const auto method = make_method(one["spec"], "golden");
+      nlohmann::json spec = one["spec"];
+      if (!weights.empty()) spec["weights"] = weights;
+      const auto method = make_method(spec, "golden");
       Activity activity;
       KvCache cache = compress_prompt(start, *method, activity);
       expect_kept(cache, one["kept"], what);

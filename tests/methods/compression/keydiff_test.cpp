@@ -1,4 +1,5 @@
-// KeyDiff: directions by hand, and what kvpress keeps (tests/golden/dropping_methods.py).
+// KeyDiff: directions by hand, and what kvpress keeps (tests/golden/dropping_methods.py,
+// decode_eviction.py).
 
 #include <gtest/gtest.h>
 
@@ -21,6 +22,10 @@ TEST(KeyDiff, KeepsKeysThatPointElsewhere) {
 }
 
 TEST(KeyDiff, KeepsWhatKvpressKeeps) { testing::expect_golden_entries("keydiff", 12); }
+
+TEST(KeyDiff, BelowAThresholdAndBesideAWholePromptAsTheAuthorsCodeDoesIt) {
+  testing::expect_golden_entries("keydiff", 2, "decode_eviction");
+}
 
 }  // namespace
 }  // namespace kvarena

@@ -1,4 +1,5 @@
-// Knorm: by hand, and what kvpress keeps (tests/golden/dropping_methods.py).
+// Knorm: by hand, and what kvpress keeps (tests/golden/dropping_methods.py,
+// decode_eviction.py).
 
 #include <gtest/gtest.h>
 
@@ -17,6 +18,10 @@ TEST(Knorm, KeepsShortKeys) {
 }
 
 TEST(Knorm, KeepsWhatKvpressKeeps) { testing::expect_golden_entries("knorm", 6); }
+
+TEST(Knorm, KeepsWhatReachesAThresholdAndLeavesDecodingToAnotherScorer) {
+  testing::expect_golden_entries("knorm", 2, "decode_eviction");
+}
 
 }  // namespace
 }  // namespace kvarena

@@ -21,7 +21,7 @@ TEST(Kvzap, OnlyEntriesBehindTheWindowAreJudged) {
   const auto kept = [&](double threshold, int64_t window) {
     ObservedLayer layer(keys, 1, 3, {identity()});
     layer.seen.hidden = {-5, 0, -3, 0, -7, 0};
-    return layer.kept({{"name", "kvzap_threshold"}, {"threshold", threshold}, {"window", window}});
+    return layer.kept({{"name", "kvzap"}, {"threshold", threshold}, {"window", window}});
   };
   EXPECT_EQ(kept(-4, 1), (std::vector<int32_t>{1, 2}));
   EXPECT_EQ(kept(-4, 3), (std::vector<int32_t>{0, 1, 2}));
@@ -31,7 +31,7 @@ TEST(Kvzap, OnlyEntriesBehindTheWindowAreJudged) {
 TEST(Kvzap, ATokenOfTheAnswerIsJudgedWhenItLeavesTheWindow) {
   ObservedLayer layer(std::vector<float>(6, 1.0F), 1, 3, {identity()});
   layer.seen.hidden = {-1, 0, -2, 0, -3, 0};
-  const auto method = make_method({{"name", "kvzap_threshold"}, {"threshold", -4}, {"window", 2}}, "test");
+  const auto method = make_method({{"name", "kvzap"}, {"threshold", -4}, {"window", 2}}, "test");
   method->compress_all({&layer.context, 1}, {&layer.seen, 1});
   const std::vector<float> row(kObservedDim, 1.0F);
   const std::vector<float> hidden_of_step = {-9, -1, -1};
@@ -91,8 +91,7 @@ TEST_F(KvzapGolden, WithPublishedWeightsOfBothForms) {
 }
 
 TEST_F(KvzapGolden, DropsBelowAThreshold) {
-  json spec = {
-      {"name", "kvzap_threshold"}, {"window", golden_["window"]}, {"weights", drawn("linear", surrogates("linear"))}};
+  json spec = {{"name", "kvzap"}, {"window", golden_["window"]}, {"weights", drawn("linear", surrogates("linear"))}};
   int64_t compared = 0;
   for (const json& one : golden_["cases"]) {
     for (const auto& [threshold, selection] : one["thresholds"].items()) {
