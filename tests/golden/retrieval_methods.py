@@ -4,7 +4,8 @@
     git clone https://github.com/hpcgroup/loki && git clone https://github.com/andy-yang-1/DoubleSparse
     git clone https://github.com/mit-han-lab/Quest
     git clone https://github.com/sjtu-zhao-lab/ClusterKV && git clone https://github.com/bytedance/ShadowKV
-    python tests/golden/retrieval_methods.py FOLDER_OF_CLONES
+    git clone https://github.com/HugoZHL/PQCache
+    python tests/golden/retrieval_methods.py FOLDER_OF_CLONES [METHOD...]
 
 Writes retrieval_methods/NAME.json. Keys and queries are drawn by harness/core/random.h's rule, so the test holds the
 same: 4 query heads over 2 kv heads of 16 channels, float32, no rotation. A case names settings and holds the selected
@@ -14,9 +15,10 @@ first whose selection holds it for every head, so that forcing it changes nothin
 Run as they are: Quest's forward; loki's mask_attn_pca_topk with scikit-learn's PCA, as its pca.py takes it; Double
 Sparsity's LlamaAttention_heavy_hitter with the ranking of its get_k_hook; ClusterKV's build_cluster and
 cluster_attn_out, with RAFT's k-means replaced by the known centroids of separate clusters and its CUDA index search by
-the plain loop beside it; ShadowKV's ShadowKVCache on the CPU, with the square root of its 128 channels replaced by
+the plain loop beside it; PQCache's decoding_attn_GQA_euc in float32, with the known centroids of separate clusters;
+ShadowKV's ShadowKVCache on the CPU, with the square root of its 128 channels replaced by
 that of 16. Written for torch 2.11, transformers 5.23, scikit-learn 1.9; Quest 01c1623, loki 005913b, DoubleSparse
-b0575e6, ClusterKV cb66a22, ShadowKV a21f5a9.
+b0575e6, ClusterKV cb66a22, ShadowKV a21f5a9, PQCache 0b74e12.
 """
 
 import ast
@@ -204,6 +206,51 @@ def clusterkv(folder):
     return cases
 
 
+def pqcache(folder):
+    folder = folder / "PQCache/vq_method"
+    module_name = "pq_parts"
+    package = types.ModuleType(module_name)
+    package.__dict__.update({k: v for k, v in vars(module_of(folder / "retrieval_based/retrieval_based_compressor.py")).items()
+                             if k in ("repeat", "unrepeat", "RetrievalBasedCompressor")})
+    sys.modules[module_name] = package
+    code = module_of(folder / "retrieval_based/pq_search.py",
+                     ["kmeans_gpu", "flash_attn", "loguru", "sparq", "sparq.methods", "sparq.methods.ann_attention", "multi", "manager",
+                      "timer"],
+                     edits=[(".retrieval_based_compressor", module_name), (".sparq_official.methods.ann_attention", "sparq.methods.ann_attention"),
+                            (".multi_core_compressor_v2", "multi"), (".cache_manager", "manager"), (".global_timer", "timer"),
+                            ("to(torch.float16)", "to(torch.float32)")])
+    cases = []
+    for n, bits, sinks, topk, recent, seed in [(64, 3, 4, 16, 15, 1), (200, 4, 0, 30, 29, 2), (150, 4, 8, 10, 9, 3)]:
+        centres = floats(2**bits * KV_HEADS * DIM, "directions", seed).view(2**bits, KV_HEADS, 2, DIM // 2)
+        noise = floats(n * KV_HEADS * DIM, "keys", seed).view(n, KV_HEADS, 2, DIM // 2)
+        owner = torch.tensor([[i % 2**bits, (i // 2**bits + i) % 2**bits] for i in range(n)])  # [n, parts], no pair twice
+        keys = centres[owner[:, :1].expand(-1, KV_HEADS), torch.arange(KV_HEADS), 0].unsqueeze(2).expand(-1, -1, 2, -1).clone()
+        keys[:, :, 1] = centres[owner[:, 1:].expand(-1, KV_HEADS), torch.arange(KV_HEADS), 1]
+        keys = keys + 0.02 * noise  # [n, kv_heads, parts, DIM / 2]
+        means = torch.stack([torch.stack([keys[sinks:, :, part][owner[sinks:, part] == c].mean(0) for c in range(2**bits)])
+                             for part in range(2)])  # [parts, centroids, kv_heads, DIM / 2]
+        q = floats(Q_HEADS * DIM, "q", seed).view(1, Q_HEADS, 1, DIM)
+        own = q.view(1, KV_HEADS, GROUP, 1, DIM).mean(2)
+        taken = []
+        codes = owner[sinks:].unsqueeze(1).expand(-1, KV_HEADS, -1)  # [entries, kv_heads, parts]
+        cache = types.SimpleNamespace(
+            fetch_and_concat_kv_w_cache=lambda chosen, layer: (
+                taken.append(chosen), (torch.zeros(1, KV_HEADS, sinks + recent + topk + 1, DIM),) * 2)[1],
+            add_new_token=lambda *_: None)
+        code.cache_managers, code.flash_attn_func = [cache], lambda q, *_, **__: q
+        layer = types.SimpleNamespace(
+            code_book=codes[None], centroids=means.permute(2, 0, 1, 3)[None], gpu_centroids=means.permute(2, 0, 1, 3)[None],
+            gpu_code_book=codes.permute(1, 2, 0)[None], past_token_cnt=n, recent_size=recent, sink_size=sinks, topk_size=topk,
+            layer_idx=1, all_layer_cnt=2, km_done=True, rank=0, valid_n_xb=-1,
+            prefetch_event=types.SimpleNamespace(wait=lambda: None))
+        code.PqBasedSearchCompressor.decoding_attn_GQA_euc(layer, GROUP, q, repeated(own), repeated(own))
+        cases.append({"method": {"name": "pqcache", "bits": bits, "sinks": sinks, "tokens": sinks + topk + recent + 1},
+                      "n": n, "seed": seed,
+                      "selected": [sorted([*range(sinks), *(sinks + i for i in head.tolist()), *range(n - recent, n + 1)])
+                                   for head in taken[0]]})
+    return cases
+
+
 def shadowkv(folder):
     torch.cuda.Stream = lambda *_: None
     code = module_of(folder / "ShadowKV/models/kv_cache.py", ["models", "models.tensor_op", "kernels"],
@@ -239,5 +286,7 @@ if __name__ == "__main__":
     clones = pathlib.Path(sys.argv[1])
     torch.manual_seed(0)
     made_by = "tests/golden/retrieval_methods.py, torch " + torch.__version__
-    for part in (quest, loki, double_sparsity, clusterkv, shadowkv):
+    for part in (quest, loki, double_sparsity, clusterkv, pqcache, shadowkv):
+        if sys.argv[2:] and part.__name__ not in sys.argv[2:]:
+            continue
         write(__file__, part.__name__, {"made_by": made_by, "cases": part(clones)})
