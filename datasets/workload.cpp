@@ -10,6 +10,7 @@
 #include "datasets/truncation.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -31,14 +32,13 @@ json messages_json(const Sample& sample) {
 }
 
 // Truncation may leave half a code point at the seam; it is hashed as U+FFFD.
-std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 std::string content_sha256(const Sample& sample) {
   json content = {{"messages", messages_json(sample)},
                   {"answer_prefix", sample.answer_prefix},
                   {"references", sample.references},
                   {"extras", json::parse(sample.extras)}};
-  return sha256(dump(content));
+  return sha256(json_text(content));
 }
 
 void check(const Sample& sample) {
@@ -57,7 +57,7 @@ std::string prompt_sha256(const Sample& sample) {
   if (!sample.chat_template) return sha256(sample.messages.at(0).content + sample.answer_prefix);
   json rendered = messages_json(sample);
   if (!sample.answer_prefix.empty()) rendered.push_back({{"answer_prefix", sample.answer_prefix}});
-  return sha256(dump(rendered));
+  return sha256(json_text(rendered));
 }
 
 SampleReader::SampleReader(WorkloadInfo info, OpenSettings settings, std::unique_ptr<SampleSource> source)

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/json_text.h"
 #include "reports/emulated.h"
 #include "reports/escape.h"
 
@@ -65,11 +66,7 @@ Chart finish(const std::string& id, const std::string& title, json spec, bool em
   spec["title"] = clean_text(title);
   spec["width"] = "container";
   spec["config"] = {{"legend", {{"orient", "top"}, {"columns", 3}}}};
-  return {.id = slug(id),
-          .title = title,
-          .caption = {},
-          .spec = spec.dump(-1, ' ', false, json::error_handler_t::replace),
-          .emulated = emulated};
+  return {.id = slug(id), .title = title, .caption = {}, .spec = json_text(spec), .emulated = emulated};
 }
 
 bool shown(const AxisSpec& axis, double value) { return std::isfinite(value) && (!axis.log || value > 0); }

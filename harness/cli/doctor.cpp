@@ -13,6 +13,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/home.h"
+#include "harness/core/json_text.h"
 #include "harness/core/own_files.h"
 #include "harness/core/page.h"
 #include "harness/core/terminal.h"
@@ -151,7 +152,7 @@ int run(const Options& options) {
     rows.push_back({check.good ? "ok" : "BAD", check.name, check.found});
   }
   if (options.json) {
-    print(fmt::format("{}\n", list.dump(2, ' ', false, json::error_handler_t::replace)));
+    print(fmt::format("{}\n", json_text(list, 2)));
   } else {
     print(Page().columns(rows));
   }

@@ -13,6 +13,7 @@
 #include "harness/cli/top_tokens.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 #include "harness/core/page.h"
 #include "harness/method/verifier.h"
 #include "metrics/stored_metrics.h"
@@ -123,7 +124,7 @@ int run(const Options& options) {
   if (compressor) result["inspected"] = json::parse(compressor.settings());
   result["tokens"] = prompt.tokens;
   result["next"] = top_tokens(prompt.logits, options.top, tokenizer);
-  const std::string text = fmt::format("{}\n", result.dump(-1, ' ', false, json::error_handler_t::replace));
+  const std::string text = fmt::format("{}\n", json_text(result));
   if (options.picture) {
     const std::string title =
         fmt::format("{} on {} tokens of {}", short_form(asked), prompt.tokens.size(), model.config.name);

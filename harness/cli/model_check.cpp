@@ -11,6 +11,7 @@
 #include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 #include "harness/core/page.h"
 #include "harness/core/terminal.h"
 #include "harness/engine/session/session.h"
@@ -171,11 +172,10 @@ Findings findings_of(const Options& options) {
 int run(const Options& options) {
   const Findings findings = findings_of(options);
   if (options.as_json) {
-    print(json{{"model", json(std::map(findings.facts.begin(), findings.facts.end()))},
-               {"methods", findings.tried},
-               {"refused", json(std::map(findings.refused.begin(), findings.refused.end()))}}
-              .dump(2, ' ', false, json::error_handler_t::replace) +
-          "\n");
+    const json report = {{"model", json(std::map(findings.facts.begin(), findings.facts.end()))},
+                         {"methods", findings.tried},
+                         {"refused", json(std::map(findings.refused.begin(), findings.refused.end()))}};
+    print(json_text(report, 2) + "\n");
     return 0;
   }
   std::vector<std::vector<std::string>> rows;

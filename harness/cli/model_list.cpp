@@ -7,6 +7,7 @@
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
+#include "harness/core/json_text.h"
 #include "harness/core/own_files.h"
 #include "harness/core/page.h"
 #include "harness/core/terminal.h"
@@ -81,7 +82,7 @@ int run(const Options& options) {
     rows.push_back({found.name, found.place, bytes_text(row.bytes), row.family.empty() ? row.problem : row.family});
   }
   if (options.as_json) {
-    print(list.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+    print(json_text(list, 2) + "\n");
   } else if (rows.empty()) {
     print(fmt::format("no model; {} brings the default one\n", setup_command()));
   } else {

@@ -10,6 +10,7 @@
 #include "harness/cli/top_tokens.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 #include "harness/core/page.h"
 #include "harness/engine/session/prefill.h"
 
@@ -84,7 +85,7 @@ int run(const Options& options) {
                     {"dtype", options.model.dtype},
                     {"tokens", tokens},
                     {"top", top_tokens(last, options.top, *model.tokenizer)}};
-  print(result.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  print(json_text(result, 2) + "\n");
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "harness/cli/commands.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
+#include "harness/core/json_text.h"
 #include "harness/core/page.h"
 #include "harness/model/gguf.h"
 #include "harness/model/open_model.h"
@@ -105,7 +106,7 @@ int run(const Options& options) {
   const auto tokenizer = open_tokenizer(options);
   const auto convert = [&](const json& row) {
     const json result = options.decode ? decode_row(row, *tokenizer, options) : encode_row(row, *tokenizer, options);
-    print(result.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+    print(json_text(result) + "\n");
   };
   if (options.text) {
     convert(options.decode ? json::parse("[" + *options.text + "]", nullptr, false) : json(*options.text));

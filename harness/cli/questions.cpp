@@ -13,6 +13,7 @@
 #include "harness/cli/method_spec.h"
 #include "harness/core/error.h"
 #include "harness/core/home.h"
+#include "harness/core/json_text.h"
 #include "harness/core/page.h"
 #include "harness/evaluate/chat_endpoint.h"
 
@@ -101,7 +102,7 @@ int run(const Options& options) {
       // Questions go through the text: both splits are to ask about all of it.
       const bool trains = (q + 1) * options.train / all > q * options.train / all;
       const json row = {{"context_id", sample->id}, {"split", trains ? "train" : "test"}, {"question", questions[q]}};
-      print(row.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+      print(json_text(row) + "\n");
     }
   }
   const evaluate::EndpointUse& use = endpoint.use();

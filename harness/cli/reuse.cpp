@@ -11,6 +11,7 @@
 #include "harness/cli/model_input.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 #include "harness/core/page.h"
 #include "harness/engine/reuse/deviation.h"
 #include "harness/engine/reuse/speculation.h"
@@ -184,8 +185,7 @@ json overlaps(const Options& options, Transformer& model, const Assembled& promp
 void print_spans(const json& report) {
   for (const json& row : report["methods"]) {
     print(fmt::format("\n{} computes anew:\n", row["method"].dump()));
-    for (const json& stretch : row["recomputed_text"])
-      print(fmt::format("  {}\n", stretch.dump(-1, ' ', false, json::error_handler_t::replace)));
+    for (const json& stretch : row["recomputed_text"]) print(fmt::format("  {}\n", json_text(stretch)));
   }
 }
 
@@ -252,7 +252,7 @@ int run(const Options& options) {
                     {"methods", results},
                     {"overlap", overlaps(options, model, prompt)}};
   if (options.as_json) {
-    print(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+    print(json_text(report, 2) + "\n");
   } else {
     print_text(report);
     if (options.spans) print_spans(report);

@@ -9,6 +9,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/core/home.h"
+#include "harness/core/json_text.h"
 #include "harness/core/page.h"
 #include "harness/evaluate/judge.h"
 #include "harness/evaluate/local_embedder.h"
@@ -96,7 +97,7 @@ int score_predictions(const Options& options) {
   const std::filesystem::path input = options.input.value_or("/dev/stdin");
   const auto write = [&](const metrics::ScoredSample& sample) {
     if (options.mean) return;
-    print(fmt::format("{}\n", sample_json(sample).dump(-1, ' ', false, json::error_handler_t::replace)));
+    print(fmt::format("{}\n", json_text(sample_json(sample))));
   };
   metrics::ScoreFileOptions how{.extras_json = options.extras, .references_file = options.references};
   std::optional<evaluate::ChatEndpoint> endpoint;

@@ -10,6 +10,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/invented_text.h"
 #include "harness/core/file_lock.h"
+#include "harness/core/json_text.h"
 #include "harness/core/page.h"
 #include "harness/core/progress.h"
 #include "harness/core/terminal.h"
@@ -119,7 +120,7 @@ int run(const Options& options) {
     page.append(status_page(status, runner));
   }
   if (options.as_json) {
-    print(fmt::format("{}\n", list.dump(2, ' ', false, json::error_handler_t::replace)));
+    print(fmt::format("{}\n", json_text(list, 2)));
   } else {
     print(page);
   }

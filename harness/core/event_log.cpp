@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/json_text.h"
 
 namespace kvarena {
 namespace {
@@ -22,8 +23,7 @@ std::string utc_now() {
 }
 
 std::string text_of(const ordered_json& value) {
-  return value.is_string() ? value.get<std::string>()
-                           : value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ void EventLog::record(std::string_view event, const ordered_json& fields) {
   if (file_ != nullptr) {
     ordered_json line = {{"time", utc_now()}, {"event", event}};
     line.update(fields);
-    file_->logger.info("{}", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    file_->logger.info("{}", json_text(line));
   }
   if (!options_.on_text) return;
   std::string text(event);

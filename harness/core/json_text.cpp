@@ -62,6 +62,14 @@ void require_shallow(std::string_view text, const std::string& place) {
         .expected = fmt::format("at most {} levels", kDeepestData)});
 }
 
+std::string json_text(const json& value, int indent) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+std::string json_text(const nlohmann::ordered_json& value, int indent) {
+  return value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 std::string brief(const json& value) {
   constexpr size_t kLongest = 80;
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);  // ASCII: can be cut anywhere

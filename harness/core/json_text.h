@@ -43,6 +43,11 @@ class BracketDepth {
 /// Throws UserError when nests_deeply(text).
 void require_shallow(std::string_view text, const std::string& place);
 
+/// A value as JSON text, indented by `indent` unless negative; bytes that are no UTF-8, which models do produce, become
+/// U+FFFD.
+[[nodiscard]] std::string json_text(const nlohmann::json& value, int indent = -1);
+[[nodiscard]] std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
+
 /// A short form of a value for messages: at most some eighty bytes.
 [[nodiscard]] std::string brief(const nlohmann::json& value);
 

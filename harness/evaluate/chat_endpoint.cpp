@@ -8,6 +8,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 
 namespace kvarena::evaluate {
 namespace {
@@ -55,11 +56,10 @@ std::string request_json(const EndpointSettings& settings, const std::string& pr
   json messages = json::array();
   if (!settings.system.empty()) messages.push_back({{"role", "system"}, {"content", settings.system}});
   messages.push_back({{"role", "user"}, {"content", prompt}});
-  return json{{"model", settings.model},
-              {"messages", std::move(messages)},
-              {"temperature", settings.temperature},
-              {"max_tokens", settings.max_tokens}}
-      .dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(json{{"model", settings.model},
+                        {"messages", std::move(messages)},
+                        {"temperature", settings.temperature},
+                        {"max_tokens", settings.max_tokens}});
 }
 
 }  // namespace
@@ -109,8 +109,7 @@ std::string ChatEndpoint::ask(const std::string& prompt, int64_t draw) {
                 static_cast<double>(answer->answer_tokens) * settings_.price_out) /
                kMillion;
   if (!file.empty()) {
-    write_file(file, json{{"model", settings_.model}, {"answer", answer->text}}.dump(-1, ' ', false,
-                                                                                     json::error_handler_t::replace));
+    write_file(file, json_text(json{{"model", settings_.model}, {"answer", answer->text}}));
   }
   return answer->text;
 }

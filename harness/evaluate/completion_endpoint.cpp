@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/json_text.h"
 #include "harness/evaluate/completion_form.h"
 
 namespace kvarena::evaluate {
@@ -191,7 +192,7 @@ void CompletionEndpoint::require_model(const std::string& body, const std::strin
 json CompletionEndpoint::ask(const std::string& path, const json& body, int64_t& retries) const {
   if (settings_.pace) settings_.pace->wait();
   HttpRequest asked = request(path);
-  asked.body = dump(body);
+  asked.body = json_text(body);
   const HttpReply reply = exchange_patiently(asked, settings_.patience, retries, kAnswer, settings_.key_variable);
   json parsed = json::parse(reply.body, nullptr, false);
   const json model = member(parsed, "model");
@@ -206,7 +207,7 @@ CompletionAnswer CompletionEndpoint::complete(const CompletionQuery& query) cons
   read_usage(reply, answer);
   int64_t tokens = 0;
   if (read_choice(first_choice(reply), answer, tokens)) return answer;
-  fail({.place = shown_url(settings_.url), .found = shown_words(dump(reply), key_), .expected = kAnswer});
+  fail({.place = shown_url(settings_.url), .found = shown_words(json_text(reply), key_), .expected = kAnswer});
 }
 
 CompletionAnswer CompletionEndpoint::stream(const CompletionQuery& query) const {
@@ -214,7 +215,7 @@ CompletionAnswer CompletionEndpoint::stream(const CompletionQuery& query) const 
   body["stream"] = true;
   body["stream_options"] = {{"include_usage", true}};
   HttpRequest asked = request(path_of(query));
-  asked.body = dump(body);
+  asked.body = json_text(body);
   StreamReader reader;
   asked.on_data = [&](std::string_view data) { reader.take(data); };
   Patience once = settings_.patience;
@@ -228,7 +229,7 @@ CompletionAnswer CompletionEndpoint::stream(const CompletionQuery& query) const 
 
 json CompletionEndpoint::post(const std::string& path, const json& body) const {
   HttpRequest asked = request(path);
-  asked.body = dump(body);
+  asked.body = json_text(body);
   const HttpReply reply = exchange(asked);
   return reply.status == 200 ? json::parse(reply.body, nullptr, false) : json();
 }

@@ -25,8 +25,6 @@ json first_choice(const json& reply) {
   return choices.is_array() && !choices.empty() ? choices.front() : json();
 }
 
-std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
-
 json completion_body(const CompletionQuery& query, const ServerSettings& settings) {
   const std::string& engine = settings.engine;
   json body = {

@@ -15,8 +15,6 @@ inline constexpr const char* kAnswer = "a completion of an OpenAI-compatible ser
 [[nodiscard]] nlohmann::json member(const nlohmann::json& object, const char* name);
 /// The first choice of an answer, null where there is none.
 [[nodiscard]] nlohmann::json first_choice(const nlohmann::json& reply);
-/// A value's text, bytes that are no UTF-8 replaced.
-[[nodiscard]] std::string dump(const nlohmann::json& value);
 
 /// The body of a request for a completion, or for a chat where the query has messages.
 [[nodiscard]] nlohmann::json completion_body(const CompletionQuery& query, const ServerSettings& settings);

@@ -197,7 +197,7 @@ std::string overrides_json(const Overrides& overrides) {
   if (!overrides.models.empty()) record["model"] = overrides.models;
   if (overrides.limit) record["limit"] = *overrides.limit;
   if (overrides.database) record["database"] = *overrides.database;
-  return record.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(record);
 }
 
 }  // namespace kvarena::experiment

@@ -12,6 +12,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 #include "harness/results/database.h"
 #include "harness/results/series_text.h"
 
@@ -30,10 +31,7 @@ std::string canonical(const std::string& text) {
 }
 
 /// Text that every SQLite client can read: bytes that are no UTF-8, which models do produce, become U+FFFD.
-std::string valid_utf8(const std::string& text) {
-  const std::string quoted = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
-  return json::parse(quoted).get<std::string>();
-}
+std::string valid_utf8(const std::string& text) { return json::parse(json_text(json(text))).get<std::string>(); }
 
 std::string utc_now() {
   const auto now = std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());

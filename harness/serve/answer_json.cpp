@@ -204,6 +204,4 @@ json models_json(std::span<const ServedModel> models, int64_t created) {
   return object;
 }
 
-std::string dump(const json& json) { return json.dump(-1, ' ', false, json::error_handler_t::replace); }
-
 }  // namespace kvarena::serve

@@ -38,7 +38,4 @@ struct AnswerHead {
 [[nodiscard]] nlohmann::json models_json(std::span<const ServedModel> models, int64_t created);
 [[nodiscard]] nlohmann::json model_json(const ServedModel& model, int64_t created);
 
-/// JSON text; bytes that are no UTF-8 become U+FFFD.
-[[nodiscard]] std::string dump(const nlohmann::json& json);
-
 }  // namespace kvarena::serve

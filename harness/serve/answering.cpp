@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "harness/core/json_text.h"
 #include "harness/serve/api_error.h"
 
 namespace kvarena::serve {
@@ -61,7 +62,7 @@ std::string Answering::whole() {
     }
     require_answer(*choices_[i].ending());
   }
-  return dump(answer_json(head_, choices_, pieces, text_->tokenizer));
+  return json_text(answer_json(head_, choices_, pieces, text_->tokenizer));
 }
 
 bool Answering::begin_stream() {
@@ -92,9 +93,9 @@ std::string Answering::events_of(const News& news) {
     if (news.ending) require_answer(*news.ending);
     if (head_.tools && !news.ending) return "";
     const bool first = !std::exchange(told_, true);
-    text = event(dump(chunk_json(head_, choice, std::exchange(held_, {}), first, text_->tokenizer)));
+    text = event(json_text(chunk_json(head_, choice, std::exchange(held_, {}), first, text_->tokenizer)));
     if (!news.ending) return text;
-    if (request_.stream_usage) text += event(dump(usage_chunk_json(head_, choice)));
+    if (request_.stream_usage) text += event(json_text(usage_chunk_json(head_, choice)));
     text += event("[DONE]");
   } catch (const ApiError& error) {
     text = event(error.body());

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/json_text.h"
 
 namespace kvarena::serve {
 
@@ -25,7 +26,7 @@ std::string ApiError::body() const {
   error["type"] = type();
   error["param"] = param_.empty() ? json() : json(param_);
   error["code"] = status_;
-  return json{{"error", std::move(error)}}.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(json{{"error", std::move(error)}});
 }
 
 void refuse(const std::string& field, const std::string& found, const std::string& expected) {

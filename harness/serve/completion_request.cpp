@@ -257,9 +257,7 @@ Conversation conversation_of(Fields& fields) {
   }
   Json list = Json::array();
   for (const Json& message : *messages) list.push_back(message_of(message));
-  const auto value_of = [](const Json& json) {
-    return jinja::Value::of_json(json.dump(-1, ' ', false, Json::error_handler_t::replace));
-  };
+  const auto value_of = [](const Json& json) { return jinja::Value::of_json(json_text(json)); };
   Conversation conversation{.messages = value_of(list), .tools = {}};
   const Json* tools = fields.find("tools");
   if (tools != nullptr && !tools->is_array()) refuse("tools", shown(*tools), "a list");

@@ -10,6 +10,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
+#include "harness/core/json_text.h"
 #include "harness/serve/answering.h"
 #include "harness/serve/api_error.h"
 
@@ -203,13 +204,13 @@ void HttpServer::add_routes() {
   server.Get("/v1/models", [this](const httplib::Request& http, httplib::Response& response) {
     guard(response, [&] {
       require_key(http);
-      response.set_content(dump(models_json(models_.all(), began_)), kJson);
+      response.set_content(json_text(models_json(models_.all(), began_)), kJson);
     });
   });
   server.Get("/v1/models/(.+)", [this](const httplib::Request& http, httplib::Response& response) {
     guard(response, [&] {
       require_key(http);
-      response.set_content(dump(model_json(models_.find(http.matches[1]), began_)), kJson);
+      response.set_content(json_text(model_json(models_.find(http.matches[1]), began_)), kJson);
     });
   });
   const auto answer = [this](const httplib::Request& http, httplib::Response& response,

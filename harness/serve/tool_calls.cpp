@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "harness/core/json_text.h"
 #include "harness/serve/answer_json.h"
 #include "metrics/functional/function_call.h"
 
@@ -32,7 +33,7 @@ ToolCalls find_tool_calls(const std::string& text, const std::string& id) {
     one["id"] = fmt::format("call-{}-{}", id, found.list.size());
     one["type"] = "function";
     one["function"]["name"] = call.name;
-    one["function"]["arguments"] = dump(call.arguments);
+    one["function"]["arguments"] = json_text(call.arguments);
     found.list.push_back(std::move(one));
   }
   return found;

@@ -9,6 +9,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/json_text.h"
 #include "metrics/algorithms/python_json.h"
 #include "metrics/functional/function_call.h"
 #include "metrics/jsonl.h"
@@ -349,8 +350,7 @@ MetricScore score_calls(const MetricInput& input) {
   int64_t malformed = 0;
   const auto described = ordered_json::parse(functions->dump());
   for (const FunctionCall& call : parse_function_calls(input.prediction)) {
-    const auto text =
-        json{{"name", call.name}, {"arguments", call.arguments}}.dump(-1, ' ', false, json::error_handler_t::replace);
+    const std::string text = json_text(json{{"name", call.name}, {"arguments", call.arguments}});
     const auto error = cfb::format_error(ordered_json::parse(text), described);
     malformed += error.has_value();
     if (error && !score.notes.contains("format_error")) score.notes["format_error"] = *error;

@@ -172,7 +172,7 @@ MetricScore exact_call_accuracy(const MetricInput& input) {
 FunctionCall call_from_json(const json& value) {
   std::vector<FunctionCall> calls;
   if (take_call(value, calls)) return calls.front();
-  const std::string shown = value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 120);
+  const std::string shown = json_text(value).substr(0, 120);
   fail({.place = "golden function call",
         .found = shown,
         .expected = "{\"name\": ..., \"arguments\": {...}} (or \"parameters\")"});
