@@ -68,8 +68,8 @@ Table length_table(const ExperimentData& data, const std::string& workload, size
               .title = fmt::format("By generated length, {}", workload),
               .caption =
                   "KL a step, mean over these steps of the full-KV continuation and over the samples that reach "
-                  "the last of them; cache bytes after so many tokens of the method's own answer, of full KV's "
-                  "after as many. In brackets: samples.",
+                  "the last of them; cache bytes at this step of the method's own answer, of full KV's there. "
+                  "In brackets: samples.",
               .columns = {{.title = "Method", .numeric = false}},
               .cell = "{mean} [{n}]"};
   std::vector<size_t> ends;
@@ -82,7 +82,7 @@ Table length_table(const ExperimentData& data, const std::string& workload, size
                              .format = {.style = NumberStyle::significant, .digits = 2}});
   }
   for (const size_t end : ends) {
-    table.columns.push_back({.title = fmt::format("{}", end), .unit = "%", .group = "Bytes after tokens"});
+    table.columns.push_back({.title = fmt::format("{}", end), .unit = "%", .group = "Bytes at step"});
   }
   const auto full =
       by_sample(data.find(data.baseline(), workload, results::CellKind::quality), metrics::kDeviceBytes.name);
@@ -94,7 +94,7 @@ Table length_table(const ExperimentData& data, const std::string& workload, size
     TableRow row{.cells = {text_cell(method)},
                  .role = method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
     for (const size_t end : ends) row.cells.push_back(mean_over(distance, end == kShortest ? 0 : end / 2, end));
-    for (const size_t end : ends) row.cells.push_back(share_at(bytes, full, end));
+    for (const size_t end : ends) row.cells.push_back(share_at(bytes, full, end - 1));
     table.rows.push_back(std::move(row));
   }
   mark_best(table);

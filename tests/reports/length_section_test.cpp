@@ -46,8 +46,8 @@ TEST(LengthSection, HasARangeForEachDoubledLengthThatASampleReaches) {
   EXPECT_NEAR(evicts.cells[1].value, 0.5, 1e-6);
   EXPECT_NEAR(evicts.cells[2].value, 1.5, 1e-6);
   EXPECT_EQ(evicts.cells[2].samples, 2);
-  EXPECT_NEAR(evicts.cells[3].value, 100.0 * 120 / 132, 1e-4);
-  EXPECT_NEAR(evicts.cells[4].value, (100.0 * 119 / 164 + 100.0 * 120 / 164) / 2, 1e-4);
+  EXPECT_NEAR(evicts.cells[3].value, 100.0 * 120 / 131, 1e-4);
+  EXPECT_NEAR(evicts.cells[4].value, 100.0 * 120 / 163, 1e-4);
 }
 
 TEST(LengthSection, IsLeftOutWhereNothingIsEvictedWhileDecoding) {
