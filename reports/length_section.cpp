@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
+#include <span>
+#include <string_view>
 
 #include "metrics/stored_metrics.h"
 #include "reports/escape.h"
@@ -16,51 +17,47 @@ namespace {
 
 constexpr size_t kShortest = 32;  // steps of the first range; each further one is as long as all before it
 
-/// A series by sample; empty for cells without it.
-std::map<std::string, std::vector<float>> by_sample(const CellData* cell, const std::string& name) {
-  std::map<std::string, std::vector<float>> samples;
-  if (cell == nullptr || !cell->counts() || !cell->series.contains(name)) return samples;
-  for (const results::SeriesRow& row : cell->series.at(name)) samples[row.sample_id] = row.series.values;
-  return samples;
+/// The rows of a series; none for cells without it.
+std::span<const results::SeriesRow> rows_of(const CellData* cell, const std::string& name) {
+  if (cell == nullptr || !cell->counts() || !cell->series.contains(name)) return {};
+  return cell->series.at(name);
 }
 
-bool shrinks(const CellData& cell) {
-  return std::ranges::any_of(by_sample(&cell, metrics::kDeviceBytes.name),
-                             [](const auto& one) { return !std::ranges::is_sorted(one.second); });
+/// Values of a series by sample.
+using BySample = std::map<std::string_view, std::span<const float>>;
+
+bool shrinks(const CellData* cell) {
+  return std::ranges::any_of(rows_of(cell, metrics::kDeviceBytes.name),
+                             [](const results::SeriesRow& row) { return !std::ranges::is_sorted(row.series.values); });
+}
+
+TableCell mean_cell(const std::vector<double>& values) {
+  if (values.empty()) return {};
+  TableCell cell = number_cell(metrics::mean_of(values));
+  cell.samples = std::ssize(values);
+  return cell;
 }
 
 /// Mean over the samples that reach `end` of their means over steps begin .. end-1.
-TableCell mean_over(const std::map<std::string, std::vector<float>>& samples, size_t begin, size_t end) {
-  double sum = 0;
-  int64_t count = 0;
-  for (const auto& [sample, values] : samples) {
-    if (values.size() < end) continue;
-    double own = 0;
-    for (size_t i = begin; i < end; ++i) own += values[i];
-    sum += own / static_cast<double>(end - begin);
-    ++count;
+TableCell mean_over(std::span<const results::SeriesRow> rows, size_t begin, size_t end) {
+  std::vector<double> means;
+  for (const results::SeriesRow& row : rows) {
+    const std::vector<float>& values = row.series.values;
+    if (values.size() >= end)
+      means.push_back(metrics::mean_of(std::vector<double>(&values[begin], &values[begin] + (end - begin))));
   }
-  if (count == 0) return {};
-  TableCell cell = number_cell(sum / static_cast<double>(count));
-  cell.samples = count;
-  return cell;
+  return mean_cell(means);
 }
 
 /// Bytes at `step` in percent of the baseline's, mean over the samples of which both get there.
-TableCell share_at(const std::map<std::string, std::vector<float>>& samples,
-                   const std::map<std::string, std::vector<float>>& full, size_t step) {
-  double sum = 0;
-  int64_t count = 0;
-  for (const auto& [sample, values] : samples) {
-    const auto base = full.find(sample);
-    if (base == full.end() || values.size() <= step || base->second.size() <= step) continue;
-    sum += 100.0 * values[step] / base->second[step];
-    ++count;
+TableCell share_at(std::span<const results::SeriesRow> rows, const BySample& full, size_t step) {
+  std::vector<double> shares;
+  for (const results::SeriesRow& row : rows) {
+    const auto base = full.find(row.sample_id);
+    if (base == full.end() || row.series.values.size() <= step || base->second.size() <= step) continue;
+    shares.push_back(100.0 * row.series.values[step] / base->second[step]);
   }
-  if (count == 0) return {};
-  TableCell cell = number_cell(sum / static_cast<double>(count));
-  cell.samples = count;
-  return cell;
+  return mean_cell(shares);
 }
 
 Table length_table(const ExperimentData& data, const std::string& workload, size_t longest) {
@@ -84,12 +81,15 @@ Table length_table(const ExperimentData& data, const std::string& workload, size
   for (const size_t end : ends) {
     table.columns.push_back({.title = fmt::format("{}", end), .unit = "%", .group = "Bytes at step"});
   }
-  const auto full =
-      by_sample(data.find(data.baseline(), workload, results::CellKind::quality), metrics::kDeviceBytes.name);
+  BySample full;
+  const CellData* baseline = data.find(data.baseline(), workload, results::CellKind::quality);
+  for (const results::SeriesRow& row : rows_of(baseline, metrics::kDeviceBytes.name)) {
+    full.emplace(row.sample_id, row.series.values);
+  }
   for (const std::string& method : data.methods()) {
     const CellData* cell = data.find(method, workload, results::CellKind::quality);
-    const auto distance = by_sample(cell, metrics::kKlNats.name);
-    const auto bytes = by_sample(cell, metrics::kDeviceBytes.name);
+    const auto distance = rows_of(cell, metrics::kKlNats.name);
+    const auto bytes = rows_of(cell, metrics::kDeviceBytes.name);
     if (distance.empty()) continue;
     TableRow row{.cells = {text_cell(method)},
                  .role = method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
@@ -110,10 +110,9 @@ std::optional<Section> length_section(const ExperimentData& data) {
     bool evicts = false;
     for (const std::string& method : data.methods()) {
       const CellData* cell = data.find(method, workload, results::CellKind::quality);
-      if (cell == nullptr || !cell->counts()) continue;
-      evicts = evicts || shrinks(*cell);
-      for (const auto& [sample, values] : by_sample(cell, metrics::kKlNats.name)) {
-        longest = std::max(longest, values.size());
+      evicts = evicts || shrinks(cell);
+      for (const results::SeriesRow& row : rows_of(cell, metrics::kKlNats.name)) {
+        longest = std::max(longest, row.series.values.size());
       }
     }
     if (evicts && longest >= 2 * kShortest) section.tables.push_back(length_table(data, workload, longest));

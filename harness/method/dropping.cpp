@@ -376,9 +376,9 @@ void DroppingMethod::evict(LayerContext& layer, const LayerObservations* newest,
   }
   for (int64_t& budget : budgets) budget -= stay;
   KeptEntries kept = best(decode_scorer(), views, score(decode_scorer(), views, share), std::move(budgets));
+  const std::vector<int32_t> prompt = range(0, stay);
   for (std::vector<int32_t>& head : kept) {
     for (int32_t& entry : head) entry += static_cast<int32_t>(stay);
-    const std::vector<int32_t> prompt = range(0, stay);
     head.insert(head.begin(), prompt.begin(), prompt.end());
   }
   drop_others(layer, kept, dynamic_cast<DroppingState*>(layer.cache.index.get()));

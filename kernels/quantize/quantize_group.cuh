@@ -25,6 +25,10 @@ __device__ __forceinline__ float top_code(const QuantFormat& format) {
   return static_cast<float>((1 << format.bits) - 1);
 }
 
+__device__ __forceinline__ float half_codes(const QuantFormat& format) {
+  return static_cast<float>(1 << (format.bits - 1));
+}
+
 __device__ inline float largest_level(const QuantFormat& format) {
   switch (format.levels) {
     case Levels::uniform: return top_code(format) + static_cast<float>(format.first_level);
@@ -86,7 +90,7 @@ struct GroupCoder {
         return static_cast<uint8_t>(
             saturated(roundf(x * scale) - static_cast<float>(format.first_level), top_code(format)));
       case Kind::ggml_signed:
-        return static_cast<uint8_t>(saturated(truncf(x * scale + (zero + 0.5f)), top_code(format)));
+        return static_cast<uint8_t>(saturated(truncf(x * scale + (half_codes(format) + 0.5f)), top_code(format)));
       case Kind::ggml_range:
         return static_cast<uint8_t>(saturated(truncf((x - zero) * scale + 0.5f), top_code(format)));
       case Kind::ggml_fit: return nearest_above(format, scale * x);
@@ -160,9 +164,8 @@ __device__ inline GroupCoder code_largest(const DeviceGroup& group, const QuantF
   }
   if (format.rule == QuantRule::ggml_fit) return code_fit(group, largest, format);
   const bool q8 = format.rule == QuantRule::ggml_q8;
-  const auto half = static_cast<float>(1 << (format.bits - 1));
-  const float scale = q8 ? fabsf(largest) / 127 : largest / -half;
-  return {q8 ? Kind::ggml_q8 : Kind::ggml_signed, 1 / scale, q8 ? 0 : half, rounded_meta(scale, format.meta), 0};
+  const float scale = q8 ? fabsf(largest) / 127 : largest / -half_codes(format);
+  return {q8 ? Kind::ggml_q8 : Kind::ggml_signed, 1 / scale, 0, rounded_meta(scale, format.meta), 0};
 }
 
 __device__ inline GroupCoder code_norm(const DeviceGroup& group, const QuantFormat& format) {

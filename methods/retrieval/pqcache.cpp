@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "harness/core/random.h"
 #include "harness/method/entry_scores.h"
@@ -56,8 +57,8 @@ at::Tensor k_means(const at::Tensor& rows, int64_t count, int64_t iterations, co
     const double drawn = draws.uniform(static_cast<uint64_t>(i)) * passed[n - 1].item<double>();
     const int64_t chosen = std::min(n - 1, passed.le(drawn).sum().item<int64_t>());
     seeds.push_back(rows[chosen]);
-    distance = at::minimum(distance, (rows - rows[chosen]).square().sum(1).to(at::kDouble));
-    if (i == 0) distance = (rows - rows[chosen]).square().sum(1).to(at::kDouble);
+    const at::Tensor from_it = (rows - rows[chosen]).square().sum(1).to(at::kDouble);
+    distance = i == 0 ? from_it : at::minimum(distance, from_it);
   }
   at::Tensor centroids = at::stack(seeds);
   at::Tensor owner;
@@ -138,9 +139,8 @@ class PqCache final : public Retriever {
   }
 
  private:
-  [[nodiscard]] int64_t parts(const LayerShape& shape) const {
-    return shape.head_dim % parts_ == 0 ? parts_ : std::gcd(shape.head_dim, parts_);
-  }
+  /// As many parts as divide the head's channels, at most those asked for.
+  [[nodiscard]] int64_t parts(const LayerShape& shape) const { return std::gcd(shape.head_dim, parts_); }
 
   /// Centroids of the prompt's keys behind the sinks; none where there are fewer keys than centroids.
   void fit(CodeIndex& index, int64_t head, const at::Tensor& rows) const {

@@ -20,7 +20,7 @@ import types
 import torch
 from authors_code import module_of
 from by_method import write_prompts
-from dropping_methods import KEEP, STEPS, Prompt, masks
+from dropping_methods import KEEP, STEPS, Prompt, indices, masks
 from kvpress import DMSPress, KeyDiffPress, KnormPress
 from random_stream import uniform
 from tiny_model import tiny_model
@@ -42,12 +42,6 @@ def queries_of(module, kwargs):
     hidden = kwargs["hidden_states"]
     q = module.q_proj(hidden).view(1, hidden.shape[1], -1, DIM).transpose(1, 2)
     return apply_rotary_pos_emb(q, q, *kwargs["position_embeddings"])[0]
-
-
-def indices(kept, keys):
-    same = (kept[0].unsqueeze(2) == keys[0].unsqueeze(1)).all(-1)  # [kv_heads, kept, n]
-    assert (same.sum(-1) == 1).all()
-    return same.int().argmax(-1).sort(-1).values
 
 
 class Rkv:

@@ -88,6 +88,13 @@ class Prompt:
         return self.attention[layer].view(self.kv_heads, -1, self.n, self.n)
 
 
+def indices(kept, keys):
+    """Where the kept keys [1, kv_heads, kept, dim] lie among `keys`, of which no two are equal: [kv_heads, kept]."""
+    same = (kept[0].unsqueeze(2) == keys[0].unsqueeze(1)).all(-1)  # [kv_heads, kept, n]
+    assert (same.sum(-1) == 1).all()
+    return same.int().argmax(-1).sort(-1).values
+
+
 def by_press(prompt, press, keep):
     """kvpress's own compress(); indices are read back from the keys it keeps, or from the entries it masks."""
     press.compression_ratio = 1 - keep
@@ -105,9 +112,7 @@ def by_press(prompt, press, keep):
             rows[heads, entries] = False
             kept.append([row.nonzero().flatten().tolist() for row in rows])
         else:
-            same = (out[0].unsqueeze(2) == keys[0].unsqueeze(1)).all(-1)  # [kv_heads, kept, n]
-            assert (same.sum(-1) == 1).all()
-            kept.append([sorted(row.int().argmax(-1).tolist()) for row in same])
+            kept.append(indices(out, keys).tolist())
     return kept
 
 
@@ -150,8 +155,7 @@ def simlayerkv(prompt, threshold):
         keys = prompt.keys[layer]
         with torch.no_grad():
             out, _ = press.compress(module, kwargs["hidden_states"], keys, prompt.values[layer], None, kwargs)
-        same = (out[0].unsqueeze(2) == keys[0].unsqueeze(1)).all(-1)
-        kept.append([row.int().argmax(-1).tolist() for row in same])
+        kept.append(indices(out, keys).tolist())
     return kept
 
 
