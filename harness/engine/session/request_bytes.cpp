@@ -4,6 +4,7 @@
 
 #include "harness/engine/serving/scheduled_decoding.h"
 #include "harness/engine/session/compressed_cache.h"
+#include "harness/method/reuser.h"
 #include "harness/method/verifier.h"
 #include "kernels/cells/cells.h"
 
@@ -15,12 +16,15 @@ constexpr double kMetadata = 1.5;
 
 /// Caches that are made beside the prompt's full one: a copy on which the prompt is repeated, which grows by as much,
 /// and is gone when the session starts; then that of a verifier's drafts and the one that it verifies on, where that is
-/// not full KV, or a method's own, unless the full one becomes it in place.
+/// not full KV, or a method's own, unless the full one becomes it in place; chunks of its own and, while they are
+/// brought to the prompt, the cache of the pass that scores tokens.
 int64_t caches_beside(const Method& method) {
   const int64_t repeated = method.needs().reconstructions.empty() ? 0 : 2;
   if (const Verifier* verifier = method.verifier())
     return std::max<int64_t>(repeated, verifier->verified_cache() ? 2 : 1);
-  return std::max<int64_t>(repeated, outlives_full_cache(method) ? 0 : 1);
+  const Reuser* const reuser = method.reuser();
+  const int64_t scoring = reuser != nullptr && reuser->speculative() ? 1 : 0;
+  return std::max<int64_t>(repeated, outlives_full_cache(method) ? 0 : 1) + scoring;
 }
 
 }  // namespace
