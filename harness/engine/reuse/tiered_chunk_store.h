@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "harness/engine/reuse/chunk_store.h"
-#include "harness/storage/entry_store.h"
+#include "harness/storage/cell_store.h"
 
 namespace kvarena {
 
-/// Keeps chunks on a tier. A chunk that is found crosses the tier's link: transfers of all layers are queued before the
-/// first is waited for, and bits stay. A chunk that is put has arrived when put() returns.
+/// Keeps chunks on a tier, in the cells that attention reads. A chunk that is found crosses the tier's link, transfers
+/// of all layers queued before the first is waited for, and nobody else waits meanwhile; bits stay. A chunk that is put
+/// has arrived when put() returns.
 class TieredChunkStore final : public ChunkStore {
  public:
   /// Throws UserError when the machine has no such tier.
@@ -28,20 +29,20 @@ class TieredChunkStore final : public ChunkStore {
   [[nodiscard]] int64_t bytes() const;
 
  private:
-  struct Layer {
-    LayerShape shape;
-    std::unique_ptr<storage::EntryStore> entries;
-  };
   struct Chunk {
     int64_t tokens = 0;
-    std::vector<Layer> layers;
+    std::vector<LayerShape> shapes;  // by layer
+    std::vector<std::unique_ptr<storage::CellStore>> layers;
   };
+
+  /// Null where there is none.
+  [[nodiscard]] std::shared_ptr<const Chunk> chunk_of(const std::string& key) const;
 
   storage::HierarchyPtr machine_;
   Tier tier_;
   LedgerPtr ledger_ = std::make_shared<MemoryLedger>();
   mutable std::mutex mutex_;
-  std::map<std::string, Chunk> chunks_;  // guarded by mutex_
+  std::map<std::string, std::shared_ptr<const Chunk>> chunks_;  // guarded by mutex_
 };
 
 }  // namespace kvarena

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "kernels/cells/cells.h"
 #include "tests/harness/engine/reuse/support.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_model.h"
@@ -34,10 +35,10 @@ TEST(TieredChunkStore, GivesBackBitsFromHostAndDiskInEveryStoredType) {
     Transformer model = tiny_model(1, {.cache = type});
     for (const Tier tier : {Tier::host, Tier::disk}) {
       TieredChunkStore store(machine(scratch.path()), tier);
-      int64_t tokens = 0;
+      int64_t cells = 0;
       for (const int64_t n : {1, 16, 77}) {
         store.put(chunk_key(model, tiny_prompt(n)), compute_chunk(model, tiny_prompt(n)));
-        tokens += n;
+        cells += kernels::cells_for(n);
       }
       for (const int64_t n : {77, 1, 16}) {
         const ChunkCache found = store.find(chunk_key(model, tiny_prompt(n)));
@@ -49,7 +50,7 @@ TEST(TieredChunkStore, GivesBackBitsFromHostAndDiskInEveryStoredType) {
         EXPECT_EQ(found->layers[0].tail().position(0, n - 1), n - 1);
       }
       EXPECT_EQ(store.find(chunk_key(model, tiny_prompt(76))), nullptr);
-      EXPECT_EQ(store.bytes(), tokens * model.config().layers * model.layer_shape(0).entry_bytes());
+      EXPECT_EQ(store.bytes(), cells * kernels::kCell * model.config().layers * model.layer_shape(0).entry_bytes());
     }
   }
 }
