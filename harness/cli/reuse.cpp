@@ -16,6 +16,7 @@
 #include "harness/engine/reuse/deviation.h"
 #include "harness/engine/reuse/speculation.h"
 #include "harness/engine/session/prefill.h"
+#include "harness/engine/session/session.h"
 #include "harness/evaluate/token_overlap.h"
 #include "harness/model/tokenizer/token_ranges.h"
 #include "metrics/distribution/divergence.h"
@@ -34,6 +35,7 @@ struct Options {
   std::string question = "\n\nQuestion: What is the text about?\nAnswer:";
   std::vector<std::string> methods;
   int64_t repeats = 3;
+  int64_t answer = 0;
   std::optional<std::string> speculative;
   double top = 0.2;
   bool spans = false;
@@ -50,6 +52,7 @@ struct Options {
     o.option("repeats", "N", repeats).help("timed runs of each method, taking turns; medians are printed");
     o.option("speculative", "MODEL", speculative).help("compare its important tokens with the model's own");
     o.option("top", "SHARE", top).help("share of tokens that count as important");
+    o.option("answer", "N", answer).help("print full KV's answer and each method's, of at most so many tokens");
     o.flag("spans", spans).help("print the text that each method computes anew");
     o.flag("json", as_json).help("for programs, by layer and with that text too");
   }
@@ -57,6 +60,7 @@ struct Options {
   void check() const {
     if (context < 1) fail({.place = "--context", .found = fmt::format("{}", context), .expected = "at least 1"});
     if (repeats < 1) fail({.place = "--repeats", .found = fmt::format("{}", repeats), .expected = "at least 1"});
+    if (answer < 0) fail({.place = "--answer", .found = fmt::format("{}", answer), .expected = "at least 0"});
     if (top <= 0 || top > 1) {
       fail({.place = "--top", .found = fmt::format("{}", top), .expected = "above 0 and at most 1"});
     }
@@ -158,6 +162,17 @@ void run_once(Candidate& one, Transformer& model, const Assembled& prompt, const
                 {metrics::kKlNats.name, step.kl_nats}};
 }
 
+/// Text that follows the prompt, decoded greedily.
+std::string answer_to(Transformer& model, const OpenedModel& opened, const Prefill& prompt, const Method& method,
+                      int64_t most) {
+  const auto session =
+      start_session(model, prompt, method, {.stop = {.max_new_tokens = most, .stop_tokens = stop_tokens(opened)}});
+  Session* const alone[] = {session.get()};
+  run_together(model, alone);
+  if (session->finish == FinishReason::failed) throw UserError(session->failure);
+  return opened.tokenizer->decode(session->tokens);
+}
+
 json timed(const Candidate& one, double full_ms) {
   json result = one.result;
   const double first = metrics::percentile(one.first_token_ms, 50);
@@ -179,6 +194,12 @@ json overlaps(const Options& options, Transformer& model, const Assembled& promp
   result["speculative"] = *options.speculative;
   result["speculative_with_target"] = evaluate::overlap_with_target(read, own, options.top);
   return result;
+}
+
+void print_answers(const json& report) {
+  print(fmt::format("\nfull KV answers {}\n", json_text(report["answer"])));
+  for (const json& row : report["methods"])
+    print(fmt::format("{} answers {}\n", row["method"].dump(), json_text(row["answer"])));
 }
 
 /// Each method's stretches of text, a line of JSON each.
@@ -233,7 +254,8 @@ int run(const Options& options) {
   const OpenedModel opened = open_chosen(options.model);
   const Assembled prompt = assemble(options, *opened.tokenizer);
   Transformer model = load_weights(opened, options.model);
-  const Prefill full = prefill(model, prompt.tokens, {});
+  Prefill full = prefill(model, prompt.tokens, {});
+  full.layout = prompt.layout;
   for (Candidate& one : methods) prime(model, prompt.tokens, prompt.layout, *one.method->reuser(), one.memory);
 
   std::vector<double> full_ms;
@@ -244,17 +266,23 @@ int run(const Options& options) {
   const double median = metrics::percentile(full_ms, 50);
   json results = json::array();
   for (const Candidate& one : methods) results.push_back(timed(one, median));
-  const json report{{"model", opened.config.name},
-                    {"tokens", prompt.tokens.size()},
-                    {"question_tokens", static_cast<int64_t>(prompt.tokens.size()) - *prompt.layout.question},
-                    {"repeats", options.repeats},
-                    {"full_prefill_ms", median},
-                    {"methods", results},
-                    {"overlap", overlaps(options, model, prompt)}};
+  json report{{"model", opened.config.name},
+              {"tokens", prompt.tokens.size()},
+              {"question_tokens", static_cast<int64_t>(prompt.tokens.size()) - *prompt.layout.question},
+              {"repeats", options.repeats},
+              {"full_prefill_ms", median},
+              {"methods", results},
+              {"overlap", overlaps(options, model, prompt)}};
+  if (options.answer > 0) {
+    report["answer"] = answer_to(model, opened, full, Method(), options.answer);
+    for (size_t i = 0; i < methods.size(); ++i)
+      report["methods"][i]["answer"] = answer_to(model, opened, full, *methods[i].method, options.answer);
+  }
   if (options.as_json) {
     print(json_text(report, 2) + "\n");
   } else {
     print_text(report);
+    if (options.answer > 0) print_answers(report);
     if (options.spans) print_spans(report);
   }
   return 0;

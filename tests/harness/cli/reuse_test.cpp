@@ -68,6 +68,18 @@ TEST_F(Reuse, ShowsTheTextThatAMethodComputesAnew) {
     EXPECT_NE(printed.out.find("\n  " + json(text).dump() + "\n"), std::string::npos) << text << "\n" << printed.out;
 }
 
+TEST_F(Reuse, AnswersWithWhatEachMethodMadeOfThePrompt) {
+  const Finished finished = reuse({"--json", "--answer", "6"});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const json report = json::parse(finished.out);
+  const std::string full = report.at("answer");
+  EXPECT_FALSE(full.empty());
+  EXPECT_EQ(report["methods"][0].at("answer"), full) << "everything is computed anew";
+  const Finished printed = reuse({"--answer", "6"});
+  EXPECT_NE(printed.out.find("full KV answers " + json(full).dump()), std::string::npos) << printed.out;
+  expect_refused(reuse({"--answer", "-1"}), "at least 0");
+}
+
 TEST_F(Reuse, RefusesAMethodThatReusesNothing) {
   expect_refused(reuse({"--method", "kivi"}), "a method that reuses entries");
 }
