@@ -104,43 +104,66 @@ class DraftState : public testing::RegisteredMethod {
       history.push_back(static_cast<int32_t>((refused + 1) % kVocab));
     }
   }
+
+  /// Drafts and verifies rounds under `spec` beside plain decoding of what is accepted.
+  void expect_plain(const json& spec) {
+    const auto method = make_method(spec, "test");
+    const bool online = method->reach() != HookAccess::nothing;
+    CompressedCopy copy;
+    std::vector<std::string> problems;
+    copy.compressor.build(spec, "test", problems);
+    ASSERT_TRUE(problems.empty());
+    const Prefill start = prefill(model_, testing::tiny_prompt(kPrompt, 7), method->needs(), kPrefillChunk, facts_);
+    for (const int64_t length : {1, 4, 11}) {
+      SCOPED_TRACE(fmt::format("{}, {} drafts a round", spec.dump(), length));
+      KvCache full = start.cache.clone();
+      Plain plain(model_, start, *method);
+      rounds(
+          start, copy, length, full, [&](const std::vector<int32_t>& history, int64_t before, const CacheDraft& draft) {
+            for (size_t layer = 0; layer < full.layers.size() && !online; ++layer) {
+              plain.cache.layers[layer].tail().append_entries(full.layers[layer].tail(), before, full.length - before);
+              plain.cache.length = full.length;
+            }
+            while (plain.cache.length < draft.cache().length) {
+              const auto at = static_cast<size_t>(plain.cache.length);
+              const int32_t next = feed(plain, history[at]);
+              if (plain.cache.length > before && at + 1 < history.size()) {
+                ASSERT_EQ(next, history[at + 1]) << "drafts are those of plain decoding";
+              }
+            }
+            ASSERT_LE(std::ssize(history) - draft.cache().length, 1) << "the last draft alone has no entries";
+            expect_same(draft.cache(), plain.cache);
+          });
+      if (HasFatalFailure()) return;
+    }
+  }
 };
 
 TEST_P(DraftState, IsThatOfPlainDecodingWhateverIsAccepted) {
   if (entry().family == Family::verification) GTEST_SKIP() << "verifiers do not draft for each other";
-  const json spec = testing::active_settings(entry());
-  const auto method = make_method(spec, "test");
-  const bool online = method->reach() != HookAccess::nothing;
-  CompressedCopy copy;
-  std::vector<std::string> problems;
-  copy.compressor.build(spec, "test", problems);
-  ASSERT_TRUE(problems.empty());
-  const Prefill start = prompt(kPrompt);
-  for (const int64_t length : {1, 4, 11}) {
-    SCOPED_TRACE(fmt::format("{} drafts a round", length));
-    KvCache full = start.cache.clone();
-    Plain plain(model_, start, *method);
-    rounds(start, copy, length, full,
-           [&](const std::vector<int32_t>& history, int64_t before, const CacheDraft& draft) {
-             for (size_t layer = 0; layer < full.layers.size() && !online; ++layer) {
-               plain.cache.layers[layer].tail().append_entries(full.layers[layer].tail(), before, full.length - before);
-               plain.cache.length = full.length;
-             }
-             while (plain.cache.length < draft.cache().length) {
-               const auto at = static_cast<size_t>(plain.cache.length);
-               const int32_t next = feed(plain, history[at]);
-               if (plain.cache.length > before && at + 1 < history.size()) {
-                 ASSERT_EQ(next, history[at + 1]) << "drafts are those of plain decoding";
-               }
-             }
-             ASSERT_LE(std::ssize(history) - draft.cache().length, 1) << "the last draft alone has no entries";
-             expect_same(draft.cache(), plain.cache);
-           });
-    if (HasFatalFailure()) return;
-  }
+  expect_plain(testing::active_settings(entry()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, DraftState, ::testing::ValuesIn(testing::method_names()),
+                         [](const auto& info) { return info.param; });
+
+/// Settings of evictors that act otherwise while decoding than their defaults do.
+class DraftStateOfSettings : public DraftState {};
+
+TEST_P(DraftStateOfSettings, IsThatOfPlainDecodingWhateverIsAccepted) {
+  for (json settings : {json{{"keep", 0.3}, {"decode_interval", 4}}, json{{"tokens", 60}, {"decode_interval", 7}},
+                        json{{"keep", 0.3}, {"decode_interval", 3}, {"decode_keep", 0.2}},
+                        json{{"keep", 0.3}, {"decode_interval", 5}, {"decode_scorer", {{"name", "knorm"}}}},
+                        json{{"tokens", 8}, {"protect_prompt", true}, {"decode_interval", 4}},
+                        json{{"keep", 0.3}, {"positions", "renumber"}}, json{{"keep", 0.3}, {"merge", true}},
+                        json{{"keep", 0.3}, {"budget_rule", "global"}},
+                        json{{"keep", 0.3}, {"protect_sinks", 4}, {"protect_window", 16}}}) {
+    settings["name"] = GetParam();
+    expect_plain(settings);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, DraftStateOfSettings, ::testing::Values("h2o", "tova", "keydiff"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
