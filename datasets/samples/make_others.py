@@ -1,5 +1,6 @@
 """The project-made files of all families but LongBench, in the forms of the official files."""
 
+import hashlib
 import json
 import os
 import random
@@ -44,7 +45,7 @@ def longwriter():
     """Requests with what is known of the place, so that there is a prompt to compress."""
     rng = random.Random("longwriter")
     en = [{"prompt": f"Write a {n}-word guide to {town.name} for people who arrive by train. What is known of it:\n\n" +
-           "\n\n".join(town.text(rng, 9) for _ in range(3)), "type": "Guide", "length": n}
+           "\n\n".join(town.text(rng, 9) for _ in range(12)), "type": "Guide", "length": n}
           for n, town in zip((200, 600, 1000), towns(rng, 3))]
     zh = [{"prompt": "请写一篇300字的文章，介绍青石镇的苹果节。", "type": "Article", "length": 300}]
     write_rows("longwriter/longbench_write.jsonl", en + zh)
@@ -112,6 +113,125 @@ def scbench():
             for town in rng.sample(places, 5)]})
     for task, rows in (("kv", kv), ("prefix_suffix", affixes), ("qa_eng", novel)):
         write_rows(f"scbench/scbench_{task}.jsonl", rows)
+
+
+def graphwalks():
+    """Edges between nodes that are called as the official ones are, by beginnings of MD5 sums of their numbers."""
+    rules = ("The lines below are the edges of a directed graph, each from one node to another. Carry out the operation that "
+             "follows them. A search to a depth gives the nodes that are first reached after so many edges, without the one "
+             "it starts from; the parents of a node are the nodes with an edge to it, without the node itself.\n\n"
+             "An example. Edges:\nkilo -> lima\nkilo -> mike\nlima -> mike\n\nOperation:\nFind the parents of node mike.\n"
+             "Final Answer: [kilo, lima]\n\nOperation:\nSearch from node mike to depth 1.\nFinal Answer: []\n\n"
+             "The graph to work on. Edges:\n")
+    form = ("\n\nGive the nodes as a list in the very last line of the answer, as in\nFinal Answer: [one, two]\n"
+            "and where there are none\nFinal Answer: []\n")
+    rows = []
+    for n in range(24):
+        rng = random.Random(f"graphwalks {n}")
+        names = [hashlib.md5(str(i).encode()).hexdigest()[:10] for i in range((120, 130, 150, 170)[n % 4])]
+        edges = [(name, other) for name in names for other in rng.choices(names, k=2)]
+        node, depth = rng.choice(names), 1 + n // 2 % 3
+        if n % 3 == 0:
+            kind, operation = "parents", f"Find the parents of node {node}."
+            found = {a for a, b in edges if b == node} - {node}
+        else:
+            kind, operation = "bfs", f"Search from node {node} to depth {depth}."
+            found, seen = {node}, {node}
+            for _ in range(depth):
+                found = {b for a, b in edges if a in found} - seen
+                seen |= found
+        prompt = rules + "\n".join(f"{a} -> {b}" for a, b in edges) + f"\n\n\nOperation:\n{operation}" + form
+        rows.append({"prompt": prompt, "answer_nodes": sorted(found), "prompt_chars": len(prompt), "problem_type": kind})
+    write_rows("graphwalks/graphwalks_128k_and_shorter.jsonl", rows)
+    write_rows("graphwalks/graphwalks_256k_to_1mil.jsonl", rows[-6:])
+
+
+def mrcr():
+    """Conversations of short texts about towns, of which some requests come several times."""
+    forms = ("letter", "report", "speech", "notice")
+    for needles, count in ((2, 24), (4, 8), (8, 8)):
+        rows = []
+        for n in range(count):
+            rng = random.Random(f"mrcr {needles} {n}")
+            places = towns(rng, 12)
+            pairs = [(place, form) for place in places for form in forms]
+            wanted = rng.choice(pairs)
+            asked = rng.sample([pair for pair in pairs if pair != wanted], 24 - needles) + [wanted] * needles
+            rng.shuffle(asked)
+            messages, alike = [], []
+            for place, form in asked:
+                text = f"A {form} about {place.name}: {place.text(rng, 3)}"
+                if (place, form) == wanted:
+                    alike.append((len(messages) + 1, text))
+                messages += [{"role": "user", "content": f"Write a short {form} about {place.name}."},
+                             {"role": "assistant", "content": text}]
+            which, prefix = rng.randrange(needles), f"{rng.getrandbits(48):012x}"
+            messages.append({"role": "user", "content": f"Give me {form_of(which)} {wanted[1]} about {wanted[0].name} again, word for "
+                                                        f"word. Begin with {prefix} and add nothing."})
+            prompt = json.dumps(messages)
+            rows.append({"prompt": prompt, "answer": prefix + alike[which][1], "random_string_to_prepend": prefix,
+                         "n_needles": needles, "desired_msg_index": alike[which][0], "total_messages": len(messages),
+                         "n_chars": sum(len(each["content"]) for each in messages)})
+        write_rows(f"mrcr/{needles}needle.jsonl", rows)
+
+
+def babilong():
+    """Stories in the words of bAbI, sentence by sentence among others, with what is asked about them."""
+    people, rooms = ["Mary", "John", "Daniel", "Sandra"], ["bathroom", "bedroom", "garden", "hallway", "kitchen", "office"]
+    things, sides = ["apple", "football", "milk"], [("north", "south"), ("east", "west")]
+
+    def moved(rng, who, where):
+        return f"{who} {rng.choice(('moved', 'went', 'travelled', 'journeyed'))} to the {where}."
+
+    def walks(rng, count):
+        return [(rng.choice(people), rng.choice(rooms)) for _ in range(count)]
+
+    def qa1(rng):
+        story = walks(rng, 8)
+        who = rng.choice(story)[0]
+        return [moved(rng, *step) for step in story], f"Where is {who}? ", [room for name, room in story if name == who][-1]
+
+    def qa2(rng):
+        who, thing, path = rng.choice(people), rng.choice(things), rng.sample(rooms, 3)
+        story = [moved(rng, who, path[0]), f"{who} picked up the {thing} there.", moved(rng, who, path[1]),
+                 moved(rng, who, path[2])]
+        for other in walks(rng, 5):
+            if other[0] != who:
+                story.insert(rng.randrange(len(story)), moved(rng, *other))
+        return story, f"Where is the {thing}? ", path[2]
+
+    def qa3(rng):
+        story, question, last = qa2(rng)
+        who, thing = story[-1].split()[0], question.split()[-1].strip("?")
+        before = [line for line in story if line.startswith(who) and line.split()[2] == "to"][-2]
+        return story, f"Where was the {thing} before the {last}? ", before.split()[-1].strip(".")
+
+    def qa4(rng):
+        (a, b), (one, two, three) = rng.choice(sides), rng.sample(rooms, 3)
+        return ([f"The {one} is {a} of the {two}.", f"The {three} is {b} of the {two}."],
+                *rng.choice([(f"What is {a} of the {two}? ", one), (f"What is {b} of the {two}? ", three)]))
+
+    def qa5(rng):
+        (one, two), thing = rng.sample(["Bill", "Fred", "Jeff", "Mary"], 2), rng.choice(things)
+        story = [f"{one} travelled to the {rng.choice(rooms)}.", f"{one} took the {thing} there.",
+                 f"{one} handed the {thing} to {two}.", f"{two} went back to the {rng.choice(rooms)}."]
+        return (story, *rng.choice([(f"Who gave the {thing} to {two}? ", one), (f"Who did {one} give the {thing} to? ", two),
+                                    (f"What did {one} give to {two}? ", thing)]))
+
+    for make in (qa1, qa2, qa3, qa4, qa5):
+        rows = []
+        for n in range(20):
+            rng = random.Random(f"babilong {make.__name__} {n}")
+            story, question, target = make(rng)
+            lines = [line for town in towns(rng, 10) for line in town.text(rng, 8).split(". ")]
+            for at, fact in zip(sorted(rng.sample(range(len(lines)), len(story)), reverse=True), reversed(story)):
+                lines.insert(at, fact.strip("."))
+            rows.append({"input": ". ".join(line.strip(".") for line in lines) + ".", "question": question, "target": target})
+        write_rows(f"babilong/{make.__name__}_4k.jsonl", rows)
+
+
+def form_of(number):
+    return "the " + ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")[number]
 
 
 def gsm8k():
@@ -352,6 +472,6 @@ def swe_bench():
 def main(folder):
     global FOLDER
     FOLDER = folder
-    for make in (longbench_v2, longwriter, infinitebench, scbench, gsm8k, bfcl, complexfuncbench, longgenbench, pisanitizer, traces, pg19,
-                 swe_bench):
+    for make in (longbench_v2, longwriter, infinitebench, scbench, graphwalks, mrcr, babilong, gsm8k, bfcl, complexfuncbench, longgenbench,
+                 pisanitizer, traces, pg19, swe_bench):
         make()

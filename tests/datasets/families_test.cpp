@@ -256,6 +256,85 @@ TEST(PiSanitizer, HidesOneInstructionInTheContextAndNamesItsTarget) {
   EXPECT_EQ(project_made("pisanitizer/qasper", R"({"injection": "hacked"})")[0].references[0], "Hacked");
 }
 
+/// Nodes that the operation of a project-made prompt gives, from its edges.
+std::set<std::string> walked(const std::string& prompt) {
+  std::set<std::pair<std::string, std::string>> edges;
+  std::istringstream lines(prompt.substr(prompt.find("The graph to work on.")));
+  std::string line, node;
+  int64_t depth = 0;
+  while (std::getline(lines, line)) {
+    const size_t arrow = line.find(" -> ");
+    if (arrow != std::string::npos) edges.emplace(line.substr(0, arrow), line.substr(arrow + 4));
+    if (line.starts_with("Find the parents of node ")) node = line.substr(25, 10);
+    if (line.starts_with("Search from node ")) {
+      node = line.substr(17, 10);
+      depth = std::stoll(line.substr(line.rfind(' ') + 1));
+    }
+  }
+  std::set<std::string> found = {node}, seen = {node};
+  for (int64_t step = 0; step < std::max<int64_t>(depth, 1); ++step) {
+    std::set<std::string> next;
+    for (const auto& [from, to] : edges) {
+      if (depth == 0 && to == node && from != node) next.insert(from);
+      if (depth > 0 && found.contains(from) && !seen.contains(to)) next.insert(to);
+    }
+    seen.insert(next.begin(), next.end());
+    found = std::move(next);
+  }
+  return found;
+}
+
+TEST(GraphWalks, AsksBehindTheEdgesForTheNodesOfAnOperation) {
+  const std::vector<Sample> samples = project_made("graphwalks/128k");
+  ASSERT_GE(samples.size(), 20U);
+  size_t parents = 0;
+  for (const Sample& sample : samples) {
+    const std::string& prompt = sample.messages.at(0).content;
+    EXPECT_TRUE(question_text(sample).starts_with("Operation:\n")) << question_text(sample);
+    EXPECT_EQ(prompt.find(" -> ", sample.question.byte), std::string::npos);
+    EXPECT_EQ(nlohmann::json::parse(sample.references.at(0)).get<std::set<std::string>>(), walked(prompt)) << sample.id;
+    parents += sample.extras.find("parents") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(project_made("graphwalks/128k", R"({"problem": "parents"})").size(), parents);
+  const auto few = project_made("graphwalks/128k", R"({"most_chars": 7000})");
+  EXPECT_GT(few.size(), 0U);
+  EXPECT_LT(few.size(), samples.size());
+}
+
+TEST(BabiLong, TellsItsFactsAmongOtherSentences) {
+  for (const char* task : {"qa1", "qa2", "qa3", "qa4", "qa5"}) {
+    const auto samples = project_made(std::string("babilong/") + task);
+    ASSERT_GE(samples.size(), 20U);
+    for (const Sample& sample : samples) {
+      const auto extras = nlohmann::json::parse(sample.extras);
+      EXPECT_TRUE(question_text(sample).starts_with("Question: ")) << question_text(sample);
+      EXPECT_TRUE(sample.messages[0].content.substr(0, sample.question.byte).ends_with("\n</context>\n\n"));
+      const auto labels = extras["labels"].get<std::set<std::string>>();
+      EXPECT_TRUE(labels.contains(sample.references.at(0))) << sample.references[0];
+    }
+  }
+  const std::string message = error_of([] { (void)project_made("babilong/qa1", R"({"length": "128k"})"); });
+  EXPECT_NE(message.find("qa1_128k.jsonl"), std::string::npos) << message;
+}
+
+TEST(Mrcr, AsksForOneOfSeveralAnswersOfTheConversation) {
+  for (const int needles : {2, 4, 8}) {
+    const auto samples = project_made(fmt::format("mrcr/{}needle", needles));
+    ASSERT_GE(samples.size(), needles == 2 ? 20U : 8U);
+    for (const Sample& sample : samples) {
+      const auto extras = nlohmann::json::parse(sample.extras);
+      EXPECT_EQ(extras["needles"], needles);
+      const auto prefix = extras["prefix"].get<std::string>();
+      EXPECT_EQ(sample.question, (PromptPosition{sample.messages.size() - 1, 0}));
+      EXPECT_NE(sample.messages.back().content.find(prefix), std::string::npos);
+      ASSERT_TRUE(sample.references.at(0).starts_with(prefix));
+      const std::string gold = sample.references[0].substr(prefix.size());
+      const auto given = [&](const Message& each) { return each.role == "assistant" && each.content == gold; };
+      EXPECT_EQ(std::ranges::count_if(sample.messages, given), 1);
+    }
+  }
+}
+
 TEST(ScBench, ARowIsSeveralQuestionsOrTurnsAboutItsContext) {
   for (const char* task : {"kv", "prefix_suffix", "qa_eng"}) {
     const std::string name = std::string("scbench/") + task;

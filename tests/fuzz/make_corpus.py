@@ -177,6 +177,8 @@ for name, file in [("longbench/qasper", "longbench/qasper.jsonl"), ("longbench/l
                    ("longbench/trec", "longbench/trec.jsonl"), ("longbench-v2", "longbench-v2/data.json"),
                    ("infinitebench/passkey", "infinitebench/passkey.jsonl"),
                    ("infinitebench/code_run", "infinitebench/code_run.jsonl"),
+                   ("babilong/qa1", "babilong/qa1_4k.jsonl"), ("mrcr/2needle", "mrcr/2needle.jsonl"),
+                   ("graphwalks/128k", "graphwalks/graphwalks_128k_and_shorter.jsonl"),
                    ("bfcl/parallel", "bfcl/BFCL_v4_parallel.json"), ("gsm8k", "gsm8k/test.jsonl"),
                    ("gsm8k-long", "gsm8k/test.jsonl"), ("complexfuncbench", "complexfuncbench/ComplexFuncBench.jsonl"),
                    ("agentic-traces", "lmcache-agentic-traces/traces.jsonl"),

@@ -38,6 +38,47 @@ TEST(QaF1, TakesTheBestAnswerAndSaysWhich) {
   EXPECT_EQ(score("qa_f1", "", {""}).score, 0.0);
 }
 
+TEST(NodeSetF1, IsThatOfLmEvaluationHarness) {
+  const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_graphwalks.json";
+  const json rows = json::parse(std::ifstream(vectors));
+  ASSERT_GT(rows.size(), 100);
+  for (const json& row : rows)
+    EXPECT_NEAR(score("node_set_f1", row["prediction"], {row["nodes"].dump()}).score, row["f1"].get<double>(), 1e-12)
+        << row;
+}
+
+TEST(BabiLong, FindsWhatTheAuthorsCodeFinds) {
+  const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_babilong.json";
+  const json rows = json::parse(std::ifstream(vectors));
+  ASSERT_GE(rows.size(), 100);
+  for (const json& row : rows) {
+    const json extras = {{"question", row["question"]}, {"labels", row["labels"]}};
+    EXPECT_EQ(score("babilong", row["prediction"], {row["target"]}, extras).score, row["right"] == true ? 1 : 0) << row;
+  }
+  EXPECT_THROW((void)score("babilong", "x", {"x"}), UserError);
+}
+
+TEST(Mrcr, IsTheRatioOfPythonsDifflib) {
+  const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_mrcr.json";
+  const json rows = json::parse(std::ifstream(vectors));
+  ASSERT_GE(rows.size(), 50);
+  for (const json& row : rows) {
+    const MetricScore ours = score("mrcr", row["prediction"], {row["reference"]}, {{"prefix", row["prefix"]}});
+    EXPECT_NEAR(ours.score, row["score"].get<double>(), 1e-12) << row;
+  }
+  EXPECT_THROW((void)score("mrcr", "x", {"x"}), UserError);
+}
+
+TEST(NodeSetF1, TakesTheLastLinesListAndKnowsTheEmptySet) {
+  const std::string gold = R"(["a", "b"])";
+  EXPECT_EQ(score("node_set_f1", "Final Answer: the nodes are [[b, a]]", {gold}).score, 1);
+  EXPECT_EQ(score("node_set_f1", "Final Answer: [a, b]\n", {gold}).score, 0) << "the last line is empty";
+  EXPECT_EQ(score("node_set_f1", "Final Answer: []", {"[]"}).score, 1);
+  EXPECT_EQ(score("node_set_f1", "none", {"[]"}).score, 0);
+  EXPECT_EQ(score("node_set_f1", "Final Answer: [a]", {"[]"}).score, 0);
+  EXPECT_THROW((void)score("node_set_f1", "Final Answer: []", {"a"}), UserError);
+}
+
 TEST(RougeL, KeepsTheFormulasValueWhereTheOfficialScorerGivesUp) {
   std::string text;
   for (int i = 0; i < 600; ++i) text += fmt::format("w{} ", i);

@@ -1,0 +1,84 @@
+// MRCR (openai/mrcr): a long conversation in which the same thing was asked for several times, and one of the answers
+// to give again.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "datasets/row_source.h"
+#include "harness/core/error.h"
+
+namespace kvarena::datasets {
+namespace {
+
+/// The conversation, which rows hold as the text of a list of messages.
+std::vector<Message> conversation(const Row& row, const std::string& place) {
+  const Row list = Row::parse(string_field(row, "prompt", place), nullptr, /*allow_exceptions=*/false);
+  const auto is_message = [](const Row& each) {
+    return each.is_object() && each.contains("role") && each["role"].is_string() && each.contains("content") &&
+           each["content"].is_string();
+  };
+  if (!list.is_array() || list.empty() || !std::ranges::all_of(list, is_message)) {
+    fail({.place = place + ": prompt",
+          .found = "another text",
+          .expected = "a JSON list of messages with role and content"});
+  }
+  std::vector<Message> messages;
+  for (const Row& each : list) messages.push_back({each["role"], each["content"]});
+  return messages;
+}
+
+class Mrcr final : public Workload {
+ public:
+  void parameters(ParameterVisitor& p) override {
+    p("most_chars", most_chars_).min(0).doc("rows with longer prompts are left out; 0: none is");
+  }
+
+ protected:
+  std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
+    return make_row_source(
+        require_data_file(info(), settings.data_dir),
+        [this](const Row& row, const std::string& place, Sample& sample) { return fill(row, place, sample); });
+  }
+
+ private:
+  bool fill(const Row& row, const std::string& place, Sample& sample) const {
+    if (most_chars_ > 0 && integer_field(row, "n_chars", place) > most_chars_) return false;
+    sample.messages = conversation(row, place);
+    sample.question = {sample.messages.size() - 1, 0};
+    sample.references = {string_field(row, "answer", place)};
+    sample.extras = nlohmann::json{{"prefix", string_field(row, "random_string_to_prepend", place)},
+                                   {"needles", integer_field(row, "n_needles", place)}}
+                        .dump();
+    return true;
+  }
+
+  int64_t most_chars_ = 0;
+};
+
+[[maybe_unused]] const bool registered = [] {
+  for (const int needles : {2, 4, 8}) {
+    WorkloadRegistration(
+        {.name = fmt::format("mrcr/{}needle", needles),
+         .family = "mrcr",
+         .title = fmt::format("MRCR: one of {} alike requests of a long conversation answered again", needles),
+         .source = fmt::format("https://huggingface.co/datasets/openai/mrcr ({}needle/*.parquet)", needles),
+         .download = fmt::format("python3 -c \"import datasets, os; datasets.load_dataset('openai/mrcr', "
+                                 "data_files='{0}needle/*.parquet', split='train').to_json("
+                                 "os.environ['KVARENA_DATA'] + '/mrcr/{0}needle.jsonl')\"",
+                                 needles),
+         .licence = "MIT",
+         .metrics = {"mrcr"},
+         .folder = "mrcr",
+         .files = {fmt::format("{}needle.jsonl", needles)},
+         .samples = 800,
+         .generation = {.max_new_tokens = 2048}},
+        [] { return std::make_unique<Mrcr>(); });
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace kvarena::datasets
