@@ -192,6 +192,8 @@ inline constexpr StoredMetric kFirstTokenWhileProfiling{"profiling_p99_time_to_f
                                                         "ms", Better::lower};
 inline constexpr StoredMetric kFirstTokenBetweenProfilings{
     "quiet_p99_time_to_first_token_ms", "Time to first token while none is profiled anew, p99", "ms", Better::lower};
+inline constexpr StoredMetric kLostUtility{"lost_utility_s", "Utility of a use, below the exact optimum's", "s",
+                                           Better::lower};
 inline constexpr StoredMetric kOriginalBytes{"original_bytes", "Uncompressed caches kept to make forms of", "bytes",
                                              Better::lower};
 
@@ -207,6 +209,7 @@ inline constexpr StoredSeries kAcceptedTokens{"accepted", "tokens"};
 inline constexpr StoredSeries kQueueingMs{"queueing_ms", "ms"};
 inline constexpr StoredSeries kAnswerSimilarity{"answer_similarity", "fraction"};
 inline constexpr StoredSeries kAnsweredMs{"answered_ms", "ms"};
+inline constexpr StoredSeries kRequestTokens{"request_tokens", "tokens"};
 
 // Events of a sample, with members of their data.
 inline constexpr const char* kThought = "thought";               // text: what the model thought before its answer

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "reports/chart_specs.h"
+#include "reports/context_lengths.h"
 #include "reports/emulated.h"
 #include "reports/equal_quality.h"
 #include "reports/escape.h"
@@ -37,6 +38,7 @@ constexpr MetricColumn kColumns[] = {
     {metrics::kCacheRestoreMs, kFixed1, "restored", "Cache"},
     {metrics::kKeepInMemory, {}, "in memory", "Kept"},
     {metrics::kKeepOnDisk, {}, "on disk", "Kept"},
+    {metrics::kLostUtility, {}, "Below the optimum"},
     {metrics::kReprofiledContexts, kFixed1, "Profiled anew"},
     {metrics::kFirstTokenWhileProfiling, kFixed1, "meanwhile", "p99 of time to first token"},
     {metrics::kFirstTokenBetweenProfilings, kFixed1, "otherwise", "p99 of time to first token"},
@@ -99,7 +101,9 @@ Timed in_time(const CellData& cell, const metrics::StoredSeries& what) {
   const std::vector<std::string> points = points_of(cell);
   if (points.empty()) return timed;
   const std::vector<float> at = series_of(cell, metrics::kAnsweredMs.name, points.back());
-  const std::vector<float> values = series_of(cell, what.name, points.back());
+  const std::vector<float> values = what.name == std::string_view(metrics::kTimeToFirstTokenMs.name)
+                                        ? first_token_by_request(cell, points.back())
+                                        : series_of(cell, what.name, points.back());
   if (values.size() != at.size()) return timed;
   for (size_t r = 0; r < at.size(); ++r) {
     if (std::isfinite(at[r])) timed.emplace_back(at[r] / 1e3, values[r]);
@@ -214,22 +218,6 @@ std::vector<Chart> placement_charts(const std::vector<const CellData*>& cells) {
   return charts;
 }
 
-/// Questions and popularity of a cell's contexts, as its config has them.
-std::string asking_sentence(const CellData& cell) {
-  const json engine = json::parse(cell.row.cell.engine_json, nullptr, /*allow_exceptions=*/false);
-  if (!engine.is_object() || !engine.contains("contexts")) return "";
-  const json& contexts = engine.at("contexts");
-  const std::string file = contexts.value("questions", "");
-  const double popularity = contexts.value("popularity", 1.0);
-  const auto past = contexts.value("past_requests", int64_t{0});
-  return fmt::format(
-      " Questions: {}. Contexts are asked about {}, {}.",
-      file.empty() ? "half a sentence of the context to complete, a stand-in for questions that a model writes"
-                   : fmt::format("of {}", file),
-      popularity == 0 ? "alike" : fmt::format("in proportion to their rank to the power of -{:.3g}", popularity),
-      past == 0 ? "from the first request on" : fmt::format("{} times before the first request that counts", past));
-}
-
 }  // namespace
 
 std::optional<Section> contexts_section(const ExperimentData& data) {
@@ -239,7 +227,8 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
       .caption =
           "Requests ask about contexts whose caches lie in memory, on disk or in remote storage. Similarity is of "
           "answers to those of full KV. Time to first token is measured: queueing, loading, restoring and reading "
-          "the question; a context is moved or compressed outside of it.",
+          "the question; a context is moved or compressed outside of it. Below the optimum: seconds of utility a use, "
+          "of the placement before the first request.",
       .columns = {{.title = "Method", .numeric = false},
                   {.title = "Workload", .numeric = false},
                   {.title = "Load", .numeric = false}}};
@@ -260,14 +249,12 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
   Section section{.id = "contexts", .title = "Stored contexts", .tables = {std::move(table)}};
   add_quality_target(cells, section);
   add_trade_offs(cells, data, section);
+  if (auto lengths = context_length_table(cells)) section.tables.push_back(std::move(*lengths));
   for (auto& more : {over_time_charts(cells, data, metrics::kAnswerSimilarity, "Answers", "similarity to full KV's"),
+                     over_time_charts(cells, data, metrics::kTimeToFirstTokenMs, "First token", "ms to first token"),
                      over_time_charts(cells, data, metrics::kEndToEndMs, "End to end", "ms from arrival to last token"),
                      gain_charts(cells, data), placement_charts(cells)})
     section.charts.insert(section.charts.end(), more.begin(), more.end());
-  const std::string asking = asking_sentence(*cells.front());
-  for (Table& each : section.tables) each.caption += asking;
-  for (Chart& each : section.charts)
-    each.caption += each.caption.empty() ? asking.substr(asking.empty() ? 0 : 1) : asking;
   return section;
 }
 

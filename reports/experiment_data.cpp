@@ -238,9 +238,11 @@ std::string ExperimentData::baseline() const {
   return it == cells.end() ? "" : it->row.cell.method;
 }
 
-ExperimentData read_experiment(const results::ResultsReader& reader, const std::string& name) {
+ExperimentData read_experiment(const results::ResultsReader& reader, const std::string& name,
+                               const std::optional<std::vector<results::PublishedValue>>& published) {
   ExperimentData data;
   data.experiment = choose(reader, name);
+  if (published) data.experiment.published = *published;
   data.runs = reader.runs(data.experiment.experiment);
   data.inputs = reader.last_inputs(data.experiment.experiment);
   data.invented = results::invented_data(data.inputs);

@@ -83,9 +83,11 @@ struct ExperimentData {
 inline constexpr const char* kInventedLabel = " (project-made)";
 
 /// Reads one experiment; workloads of project-made samples get a label that says so. With an empty name the only one of
-/// the database. Throws UserError naming the experiments there are when the name fits none, or several are there and
-/// none was named.
-[[nodiscard]] ExperimentData read_experiment(const results::ResultsReader& reader, const std::string& name);
+/// the database. `published` stands in place of the printed numbers that the run's config had. Throws UserError naming
+/// the experiments there are when the name fits none, or several are there and none was named.
+[[nodiscard]] ExperimentData read_experiment(
+    const results::ResultsReader& reader, const std::string& name,
+    const std::optional<std::vector<results::PublishedValue>>& published = std::nullopt);
 
 /// Reads one experiment with hashes of its answers, to lay it beside another run.
 [[nodiscard]] ExperimentData read_run(const results::ResultsReader& reader, const std::string& name);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <tuple>
 
 #include "harness/core/error.h"
@@ -72,6 +73,13 @@ void name_after(Section& section, const std::string& name) {
   for (Chart& chart : section.charts) chart.id += fmt::format("-{}", slug(name));
 }
 
+/// Adds the protocol to the first section with tables.
+void tell_protocol(const ExperimentData& data, std::span<Section> sections) {
+  const std::string protocol = protocol_line(data);
+  const auto first = std::ranges::find_if(sections, [](const Section& each) { return !each.tables.empty(); });
+  if (!protocol.empty() && first != sections.end()) first->paragraphs.push_back(protocol);
+}
+
 /// Everything that is said of cells whose questions were asked in one way; `joint`: with scores of all models together.
 std::vector<Section> asked_sections(const ExperimentData& data, bool unlike, bool joint) {
   const std::vector<std::string> models = data.models();
@@ -81,9 +89,12 @@ std::vector<Section> asked_sections(const ExperimentData& data, bool unlike, boo
   if (joint) {
     Section quality = quality_section(data, parts);
     if (!quality.tables.empty()) sections.push_back(std::move(quality));
+    tell_protocol(data, sections);
   }
   for (size_t at = 0; at < models.size(); ++at) {
-    for (Section& section : model_sections(parts[at], unlike, !joint)) {
+    std::vector<Section> own = model_sections(parts[at], unlike, !joint);
+    if (!joint) tell_protocol(parts[at].data, own);
+    for (Section& section : own) {
       if (models.size() > 1) name_after(section, models[at]);
       sections.push_back(std::move(section));
     }
@@ -160,6 +171,7 @@ Document experiment_report(const ExperimentData& all, const ReportOptions& optio
     const ExperimentData asked = questions.size() > 1 ? data.of_question(question) : data;
     for (Section& section : asked_sections(asked, options.allow_unlike_cards, joint)) {
       caption_question(section, question);
+      caption_asking(section, asked);
       caption_left_out(section, asked);
       if (questions.size() > 1) name_after(section, "question " + question);
       document.sections.push_back(std::move(section));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
@@ -23,6 +24,31 @@ void add_to_captions(Section& section, const std::string& sentence) {
   for (Table& table : section.tables) table.caption += (table.caption.empty() ? "" : " ") + sentence;
 }
 
+/// Questions and popularity of a cell's stored contexts, as its config has them; "" for other cells.
+std::string asking_sentence(const CellData& cell) {
+  using nlohmann::json;
+  const json engine = json::parse(cell.row.cell.engine_json, nullptr, /*allow_exceptions=*/false);
+  if (!engine.is_object() || !engine.contains("contexts")) return "";
+  const json& contexts = engine.at("contexts");
+  const std::string file = contexts.value("questions", "");
+  const double popularity = contexts.value("popularity", 1.0);
+  const auto past = contexts.value("past_requests", int64_t{0});
+  return fmt::format(
+      "Questions: {}. Contexts are asked about {}, {}.",
+      file.empty() ? "half a sentence of the context to complete, a stand-in for questions that a model writes"
+                   : fmt::format("of {}", file),
+      popularity == 0 ? "alike" : fmt::format("in proportion to their rank to the power of -{:.3g}", popularity),
+      past == 0 ? "from the first request on" : fmt::format("{} times before the first request that counts", past));
+}
+
+/// The baseline's cell whose card speaks for a workload: scored where anything is, else timed.
+const CellData* described_cell(const ExperimentData& data, const std::string& workload) {
+  for (const auto kind : {results::CellKind::quality, results::CellKind::timing, results::CellKind::serving}) {
+    if (const CellData* cell = data.find(data.baseline(), workload, kind)) return cell;
+  }
+  return nullptr;
+}
+
 std::string words(std::string key) {
   std::ranges::replace(key, '_', ' ');
   return key;
@@ -33,7 +59,7 @@ std::string words(std::string key) {
 std::string protocol_line(const ExperimentData& data) {
   std::map<std::string, std::map<std::string, std::vector<std::string>>> entries;  // key, value, workloads
   for (const std::string& workload : data.workloads()) {
-    const CellData* cell = data.find(data.baseline(), workload, results::CellKind::quality);
+    const CellData* cell = described_cell(data, workload);
     if (cell == nullptr) continue;
     for (const auto& [key, value] : cell->card) {
       if (is_shown(key) && !value.empty()) entries[key][value].push_back(workload);
@@ -72,6 +98,14 @@ void caption_question(Section& section, const std::string& question) {
         "other, with reference answers between them.";
   }
   add_to_captions(section, sentence);
+}
+
+void caption_asking(Section& section, const ExperimentData& data) {
+  if (data.cells.empty()) return;
+  const std::string asking = asking_sentence(data.cells.front());
+  if (asking.empty()) return;
+  add_to_captions(section, asking);
+  for (Chart& chart : section.charts) chart.caption += (chart.caption.empty() ? "" : " ") + asking;
 }
 
 void caption_left_out(Section& section, const ExperimentData& data) {

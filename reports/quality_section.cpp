@@ -10,7 +10,6 @@
 #include "reports/comparisons.h"
 #include "reports/escape.h"
 #include "reports/pooled.h"
-#include "reports/protocol_line.h"
 #include "reports/sections.h"
 #include "reports/table_shape.h"
 
@@ -307,7 +306,6 @@ Section quality_section(const ExperimentData& data, std::span<const ModelCells> 
   }
   section.tables = shape_tables(scores.cells, shape, scores.frame, sides, scores.means);
   std::ranges::move(sensitivities, std::back_inserter(section.tables));
-  if (const std::string protocol = protocol_line(data); !protocol.empty()) section.paragraphs.push_back(protocol);
   return section;
 }
 

@@ -5,6 +5,9 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/page_output.h"
 #include "harness/core/error.h"
+#include "harness/core/own_files.h"
+#include "harness/evaluate/model_evaluator.h"
+#include "harness/experiment/config.h"
 #include "harness/experiment/overrides.h"
 #include "harness/results/results_reader.h"
 #include "reports/equal_bytes.h"
@@ -22,7 +25,7 @@ struct Options {
   std::optional<double> bytes;
   bool allow_unlike_cards = false;
   std::string baseline;
-  std::optional<std::filesystem::path> figures;
+  std::optional<std::filesystem::path> figures, published;
 
   void declare(OptionSet& o) {
     o.option("database", "FILE", database).help("results database").required();
@@ -36,6 +39,8 @@ struct Options {
     o.option("baseline", "METHOD", baseline)
         .help("label of the method that all others are compared with")
         .default_text("the config's, which is full KV");
+    o.option("published", "CONFIG", published)
+        .help("set this config's printed numbers beside, in place of the run's own");
     o.flag("allow-unlike-cards", allow_unlike_cards).help("compare rows whose protocol cards differ, and say how");
   }
 };
@@ -49,14 +54,21 @@ void write(const Options& options, const PageOutput& output, const reports::Docu
 }
 
 int report_all(const Options& options, const results::ResultsReader& reader, const reports::ReportOptions& report) {
-  if (options.bytes || !options.experiment.empty())
-    fail({.place = "--all", .found = "--bytes or --experiment beside it", .expected = "one of them"});
+  if (options.bytes || !options.experiment.empty() || options.published)
+    fail({.place = "--all", .found = "--bytes, --experiment or --published beside it", .expected = "one of them"});
   std::vector<reports::ExperimentData> all;
   for (const results::ExperimentRecord& record : reader.experiments())
     all.push_back(reports::read_experiment(reader, record.experiment));
   if (all.empty()) fail({.place = options.database.string(), .found = "no experiment", .expected = "at least one"});
   write(options, options.output, reports::joined_report(options.database.stem().string(), all, report));
   return 0;
+}
+
+std::optional<std::vector<results::PublishedValue>> printed_numbers(const Options& options) {
+  if (!options.published) return std::nullopt;
+  return experiment::load_config(*options.published, {.models_folder = own_file("configs/models")},
+                                 evaluate::registry_validators())
+      .published;
 }
 
 /// With neither file nor format the page goes where the config of the experiment's last run says.
@@ -74,7 +86,7 @@ int run(const Options& options) {
   const results::ResultsReader reader(options.database);
   const reports::ReportOptions report{.allow_unlike_cards = options.allow_unlike_cards, .baseline = options.baseline};
   if (options.all) return report_all(options, reader, report);
-  const reports::ExperimentData data = reports::read_experiment(reader, options.experiment);
+  const reports::ExperimentData data = reports::read_experiment(reader, options.experiment, printed_numbers(options));
   if (options.bytes) {
     write(options, options.output, reports::equal_bytes_report(data, *options.bytes));
   } else {

@@ -17,6 +17,7 @@
 #include "harness/evaluate/stored_point.h"
 #include "harness/evaluate/stored_values.h"
 #include "harness/method/eviction.h"
+#include "harness/storage/placement/exact.h"
 #include "metrics/latency/serving.h"
 #include "metrics/statistics.h"
 
@@ -46,8 +47,9 @@ stored::LibraryPlace place_of(const StoredContextsTask& task, const StoredPoint&
   behind[0] = {.tier = Tier::host, .link = {.name = "memory", .bytes_per_s = s.memory_bytes_per_s}};
   behind[1] = {.tier = Tier::remote,
                .link = {.name = "remote", .bytes_per_s = s.remote_bytes_per_s, .latency_s = latency}};
+  const auto all = static_cast<double>(point.originals->bytes());
   const auto room = [&](const std::optional<int64_t>& bytes, double share) {
-    return bytes.value_or(static_cast<int64_t>(share * static_cast<double>(point.full_bytes)));
+    return bytes.value_or(static_cast<int64_t>(share * all));
   };
   return {.tiers = {{.tier = Tier::host,
                      .books = {.name = "memory",
@@ -100,19 +102,40 @@ void add_placement(results::SampleResult& result, const StoredContextsTask& task
   add(result, metrics::kPeakDiskBytes, static_cast<double>(books.peak(1)));
   if (library.forms().size() > 1) add(result, metrics::kOriginalBytes, static_cast<double>(point.originals->bytes()));
   std::vector<double> keeps[3];
-  for (const ContextWithQueries& context : task.asked) {
-    const std::optional<storage::Choice> at = library.store().lookup(context.id);
-    if (!at) continue;  // no tier had room for it
-    const CacheForm& form = library.forms()[static_cast<size_t>(at->form)];
-    keeps[at->tier].push_back(form.keep);
-    const json data = {{"context", context.id},
+  for (size_t i = 0; i < task.asked.size(); ++i) {
+    const std::string& id = task.asked[i].id;
+    const storage::Context* const context = library.store().find(id);
+    if (context == nullptr) continue;  // no tier had room for it
+    const CacheForm& form = library.forms()[static_cast<size_t>(context->at.form)];
+    const double keep = static_cast<double>(context->bytes()) / static_cast<double>(point.full_bytes[i]);
+    keeps[context->at.tier].push_back(keep);
+    const json data = {{"context", id},
                        {"form", form.label.empty() ? "uncompressed" : form.label},
-                       {"keep", form.keep},
-                       {"tier", std::string(kTierNames[at->tier])}};
+                       {"keep", keep},
+                       {"tier", std::string(kTierNames[context->at.tier])}};
     result.events.push_back({.event = metrics::kContextStored, .data_json = data.dump()});
   }
   if (!keeps[0].empty()) add(result, metrics::kKeepInMemory, metrics::mean_of(keeps[0]));
   if (!keeps[1].empty()) add(result, metrics::kKeepOnDisk, metrics::mean_of(keeps[1]));
+}
+
+/// Adds what a use of a context is worth less, by the policy's utility, than under the exact optimum of the same
+/// profiles and frequencies, where contexts are few enough to find that.
+void add_lost_utility(results::SampleResult& result, const storage::Policy& policy,
+                      const storage::TieredContexts& books) {
+  constexpr size_t kMostContexts = 12;
+  const std::optional<double> alpha = policy.alpha();
+  if (!alpha || books.contexts().size() > kMostContexts) return;
+  std::vector<storage::Context> best = books.contexts();
+  const std::vector<storage::Choice> choices = storage::best_placement(best, books.tiers(), *alpha);
+  double uses = 0;
+  for (size_t i = 0; i < best.size(); ++i) {
+    best[i].at = choices[i];
+    uses += static_cast<double>(best[i].accesses);
+  }
+  const double lost = storage::total_utility(best, books.tiers(), *alpha) -
+                      storage::total_utility(books.contexts(), books.tiers(), *alpha);
+  add(result, metrics::kLostUtility, std::max(0.0, lost) / uses);
 }
 
 /// Adds an event for each context that was profiled anew, when that ended, and the times to first token of the requests
@@ -149,11 +172,12 @@ std::vector<double> describe_answers(results::SampleResult& result, const Stored
                                      const Origin& origin) {
   std::string prompts;
   std::vector<double> scores, answered;
+  const std::vector<int64_t>& tokens = point.prompt_tokens;
   for (size_t r = 0; r < point.asks.size(); ++r) {
     const Request& request = request_of(task, point.asks[r]);
     const auto& answer = engine.answer(static_cast<int64_t>(r));
     prompts += request.sample->prompt_sha256;
-    result.prompt_tokens += point.prompt_tokens[r];
+    result.prompt_tokens += tokens[r];
     scores.push_back(answer ? task.similarity(request, answer->tokens, point.full_answers[r]) : 0);
     answered.push_back(answer ? run.requests[r].token_s.back() : NAN);
     if (answer) result.output_tokens += static_cast<int64_t>(answer->tokens.size());
@@ -161,6 +185,7 @@ std::vector<double> describe_answers(results::SampleResult& result, const Stored
   describe_requests(result, task.serving, run, prompts, scores);
   add_series(result, metrics::kAnswerSimilarity, {scores.begin(), scores.end()});
   add_series(result, metrics::kAnsweredMs, in_milliseconds(answered), origin);
+  add_series(result, metrics::kRequestTokens, {tokens.begin(), tokens.end()});
   return scores;
 }
 
@@ -205,6 +230,7 @@ SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task
         point.before.uses[i]);
   }
   library.rearrange();
+  add_lost_utility(outcome.result, policy, library.store().books());
   StoredExecutor executor(model, task, point, library, policy);
   const ServingRun run = serving::serve(std::move(load), executor, batch_settings(task.serving));
   outcome.failure = trouble_of(run);

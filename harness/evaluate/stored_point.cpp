@@ -144,7 +144,9 @@ void read_contexts(Transformer& model, const StoredContextsTask& task, std::span
   }
   for (size_t i = 0; i < task.asked.size(); ++i) {
     const ContextWithQueries& context = task.asked[i];
+    const int64_t before = point.originals->bytes();
     point.originals->add(prefill(model, context.tokens, needs, kPrefillChunk, task.facts));
+    point.full_bytes.push_back(point.originals->bytes() - before);
     if (!profiled) continue;
     std::vector<const Request*> train;
     for (const Request& request : context.train) train.push_back(&request);
@@ -153,7 +155,6 @@ void read_contexts(Transformer& model, const StoredContextsTask& task, std::span
     point.profiles.push_back(stored::profile_forms(model, prompt, point.forms, queries.queries, queries.quality,
                                                    profile_room(task.serving, *prompt)));
   }
-  point.full_bytes = point.originals->bytes();
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ struct StoredPoint {
   std::vector<stored::CacheForm> forms;              // that policies choose among
   std::shared_ptr<stored::Originals> originals;      // by context
   std::vector<std::vector<storage::Form>> profiles;  // by context, of `forms`; empty where nobody chooses
-  int64_t full_bytes = 0;                            // of all contexts, uncompressed and stored
+  std::vector<int64_t> full_bytes;                   // by context, uncompressed and stored
   double disk_bytes_per_s = 0;                       // of the disk tier: as given, or as measured
 };
 

@@ -32,9 +32,9 @@ ContextStore::ContextStore(std::vector<StoreTier> tiers, HierarchyPtr hierarchy,
   }
 }
 
-std::optional<Choice> ContextStore::lookup(const std::string& key) const {
+const Context* ContextStore::find(const std::string& key) const {
   const auto it = ids_.find(key);
-  return it == ids_.end() ? std::nullopt : std::optional(books_.find(it->second)->at);
+  return it == ids_.end() ? nullptr : books_.find(it->second);
 }
 
 std::optional<Fetched> ContextStore::fetch(const std::string& key, double now) {

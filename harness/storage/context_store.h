@@ -62,8 +62,8 @@ class ContextStore {
   ContextStore(std::vector<StoreTier> tiers, HierarchyPtr hierarchy, const std::filesystem::path& folder,
                const Policy& policy, Maker maker);
 
-  /// Form and tier of a context; nothing when it is not stored.
-  [[nodiscard]] std::optional<Choice> lookup(const std::string& key) const;
+  /// A context as it is stored, null when it is not; until contexts are put, used, profiled or removed.
+  [[nodiscard]] const Context* find(const std::string& key) const;
   /// Bytes of a context, counted as a use. Nothing when it is not stored, or when the stored bytes are damaged or gone:
   /// the caller computes it and puts it again.
   [[nodiscard]] std::optional<Fetched> fetch(const std::string& key, double now);

@@ -101,6 +101,7 @@ class EvicPress final : public storage::Policy {
   }
 
   bool chooses_forms() const override { return true; }
+  std::optional<double> alpha() const override { return alpha_; }
   std::optional<double> drift_threshold() const override { return reprofile_threshold_; }
   bool rearranges() const override { return originals_; }
   int64_t rearranges_after() const override { return rearrange_after_; }

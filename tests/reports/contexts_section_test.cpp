@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "reports/protocol_line.h"
 #include "reports/sections.h"
 
 namespace kvarena::reports {
@@ -22,14 +24,19 @@ CellData cell(const std::string& method, float similarity) {
   const std::string point = "load 0.8";
   for (const char* metric : {"served_score", "memory_hits"})
     cell.values[metric] = {.metric = metric, .rows = {{.sample_id = point, .value = similarity}}};
-  std::vector<float> at, answers, latency;
+  std::vector<float> at, answers, latency, first, tokens;
   for (int r = 0; r < 20; ++r) {
     at.push_back(r == 5 ? NAN : 1000.0F * static_cast<float>(r));  // the sixth had no answer
     answers.push_back(r == 5 ? 0 : similarity);
     latency.push_back(r == 5 ? NAN : static_cast<float>(r));
+    if (r != 5) first.push_back(static_cast<float>(r) / 2);
+    tokens.push_back(r % 4 == 0 ? 900 : 300);
   }
-  for (const auto& [name, values] :
-       {std::pair{"answered_ms", at}, {"answer_similarity", answers}, {"end_to_end_ms", latency}})
+  for (const auto& [name, values] : {std::pair{"answered_ms", at},
+                                     {"answer_similarity", answers},
+                                     {"end_to_end_ms", latency},
+                                     {"time_to_first_token_ms", first},
+                                     {"request_tokens", tokens}})
     cell.series[name] = {{.sample_id = point, .series = {.name = name, .values = values}}};
   for (const char* tier : {"memory", "memory", "disk"})
     cell.events.push_back(
@@ -58,6 +65,23 @@ TEST(ContextsSection, DrawsTheTimeOfTheRunWithItsProfilingsAndTheGain) {
   EXPECT_NE(chart(*section, "gain-1").spec.find(R"({"series":"anew over once","x":19.0,"y":0.25})"), std::string::npos);
 }
 
+TEST(ContextsSection, TellsShortPromptsFromLongOnes) {
+  ExperimentData data;
+  data.cells = {cell("placing", 0.5F)};
+  const auto section = contexts_section(data);
+  ASSERT_TRUE(section);
+  const auto table = std::ranges::find(section->tables, "context-lengths", &Table::id);
+  ASSERT_NE(table, section->tables.end());
+  const std::vector<TableCell>& row = table->rows.at(0).cells;
+  EXPECT_EQ(row.at(3).value, 300);
+  // Requests 0, 4, ..., 16 are long; of the others the sixth has no answer.
+  EXPECT_EQ(row.at(5).value, (190 - 40 - 5) / 2.0 / 14);
+  EXPECT_EQ(row.at(7).value, 40 / 2.0 / 5);
+  EXPECT_EQ(row.at(4).value, 0.5);
+  // Ten answers end at the eleventh request.
+  EXPECT_NE(chart(*section, "first-token-1").spec.find(R"("x":10.0,"y":2.5)"), std::string::npos);
+}
+
 TEST(ContextsSection, CountsContextsByFormAndTier) {
   ExperimentData data;
   data.cells = {cell("placing", 0.5F)};
@@ -73,8 +97,9 @@ TEST(ContextsSection, EveryCaptionSaysWhatIsAskedAndHowOften) {
   data.cells = {cell("once", 0.5F), cell("anew", 0.75F)};
   for (CellData& each : data.cells)
     each.row.cell.engine_json = R"({"contexts": {"questions": "", "popularity": 0, "past_requests": 60}})";
-  const auto sentences = contexts_section(data);
+  auto sentences = contexts_section(data);
   ASSERT_TRUE(sentences);
+  caption_asking(*sentences, data);
   std::vector<std::string> captions;
   for (const Table& table : sentences->tables) captions.push_back(table.caption);
   for (const Chart& each : sentences->charts) captions.push_back(each.caption);
@@ -85,7 +110,9 @@ TEST(ContextsSection, EveryCaptionSaysWhatIsAskedAndHowOften) {
   }
   for (CellData& each : data.cells)
     each.row.cell.engine_json = R"({"contexts": {"questions": "q.jsonl", "popularity": 1.5}})";
-  const std::string file = contexts_section(data)->tables.front().caption;
+  sentences = contexts_section(data);
+  caption_asking(*sentences, data);
+  const std::string file = sentences->tables.front().caption;
   EXPECT_NE(file.find("Questions: of q.jsonl. Contexts are asked about in proportion to their rank to the power of "
                       "-1.5, from the first request on."),
             std::string::npos)

@@ -127,7 +127,7 @@ LoadedCache ContextLibrary::came(const std::string& key, BroughtCache brought) {
 }
 
 void ContextLibrary::used(const std::string& key, double now) {
-  if (store_.lookup(key)) return store_.use(key, now);
+  if (store_.find(key) != nullptr) return store_.use(key, now);
   Context& context = contexts_.at(key);
   if (context.original) put(key, context, now);  // otherwise it was lost after load(): the next one computes it
 }
@@ -135,7 +135,7 @@ void ContextLibrary::used(const std::string& key, double now) {
 void ContextLibrary::reprofile(const std::string& key, std::vector<Form> profile) {
   Context& context = contexts_.at(key);
   context.profile = std::move(profile);
-  if (store_.lookup(key)) store_.profile(key, context.profile);
+  if (store_.find(key) != nullptr) store_.profile(key, context.profile);
 }
 
 }  // namespace kvarena::stored

@@ -45,6 +45,10 @@ class Policy {
   /// Whether the policy chooses among forms: then contexts have to be profiled. Others leave a context as it comes.
   [[nodiscard]] virtual bool chooses_forms() const { return false; }
 
+  /// Seconds of TTFT that a whole point of quality is worth in the utility that the policy maximises; nothing where it
+  /// maximises none.
+  [[nodiscard]] virtual std::optional<double> alpha() const { return std::nullopt; }
+
   /// Largest drop of a context's answers below its profiled quality before it is profiled anew; nothing: no limit.
   [[nodiscard]] virtual std::optional<double> drift_threshold() const { return std::nullopt; }
 

@@ -137,7 +137,8 @@ TEST_F(StoredContexts, FixedCompressionHitsMoreAndAnswersWorse) {
   for (const SampleOutcome& outcome : outcomes) ASSERT_EQ(outcome.failure, "");
   EXPECT_GT(value(outcomes[1], "memory_hits"), value(outcomes[0], "memory_hits"));
   EXPECT_LT(value(outcomes[1], "served_score"), 1);
-  EXPECT_NEAR(value(outcomes[1], "keep_in_memory"), 0.25, 1e-6);
+  EXPECT_GT(value(outcomes[1], "keep_in_memory"), 0.25);  // of bytes: kept entries have positions beside
+  EXPECT_LT(value(outcomes[1], "keep_in_memory"), 0.26);
 }
 
 TEST_F(StoredContexts, AUtilityOfQualityAloneKeepsAnswersAndOneOfTimeKeepsMemory) {
@@ -213,7 +214,7 @@ TEST_F(StoredContexts, ProfilingAnewWaitsForRoomBesideTheRequests) {
   };
   serving_.arrivals = "clients";  // one that asks again at once: some request always runs
   serving_.load = {1};
-  serving_.requests = 60;
+  serving_.requests = 150;
   const json anew = {{"name", "evicpress"}, {"alpha", 1}, {"reprofile_threshold", 0.05}};
   serving_.max_running = 1;
   const SampleOutcome full = evaluate({anew})[0];

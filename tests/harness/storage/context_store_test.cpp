@@ -85,15 +85,15 @@ class Store : public ::testing::Test {
 TEST_F(Store, ContextsMoveDownAndComeBackWithTheirBytes) {
   const auto store = open(recency_, 1000, 1000);
   for (int i = 0; i < 3; ++i) store->put(fmt::format("{}", i), forms(900), i);
-  EXPECT_EQ(store->lookup("2"), (Choice{.form = 0, .tier = 0}));
-  EXPECT_EQ(store->lookup("1"), (Choice{.form = 0, .tier = 1}));
-  EXPECT_EQ(store->lookup("0"), (Choice{.form = 0, .tier = 2}));
-  EXPECT_FALSE(store->lookup("3").has_value());
+  EXPECT_EQ(store->find("2")->at, (Choice{.form = 0, .tier = 0}));
+  EXPECT_EQ(store->find("1")->at, (Choice{.form = 0, .tier = 1}));
+  EXPECT_EQ(store->find("0")->at, (Choice{.form = 0, .tier = 2}));
+  EXPECT_EQ(store->find("3"), nullptr);
   const auto fetched = store->fetch("0", 10);
   ASSERT_TRUE(fetched.has_value());
   EXPECT_EQ(fetched->tier, Tier::remote);
   EXPECT_EQ(fetched->bytes, made("0", forms(900)[0]));
-  EXPECT_EQ(store->lookup("0")->tier, 0) << "it came up";
+  EXPECT_EQ(store->find("0")->at.tier, 0) << "it came up";
   EXPECT_EQ(store->fetch("0", 11)->tier, Tier::host);
   EXPECT_FALSE(store->fetch("nobody", 12).has_value());
   EXPECT_EQ(store->counts().hits.at(Tier::remote), 1);
@@ -134,7 +134,7 @@ TEST_F(Store, AReadingOfDamagedBytesGivesNoneAndTheContextIsForgotten) {
   store->came("0", reading, false);
   EXPECT_EQ(store->counts().damaged, 1);
   EXPECT_EQ(store->folder()->damage().wrong_files, 1);
-  EXPECT_FALSE(store->lookup("0").has_value());
+  EXPECT_EQ(store->find("0"), nullptr);
   EXPECT_FALSE(store->ask("0").has_value());
 }
 
@@ -158,7 +158,7 @@ TEST_F(Store, APolicyThatCompressesGetsTheOtherForm) {
   const auto store = open(halving_, 1000, 1000);
   store->put("a", forms(800), 0);
   store->put("b", forms(800), 1);
-  EXPECT_EQ(store->lookup("a"), (Choice{.form = 1, .tier = 0}));
+  EXPECT_EQ(store->find("a")->at, (Choice{.form = 1, .tier = 0}));
   EXPECT_EQ(store->fetch("a", 2)->bytes, made("a", forms(800)[1]));
   EXPECT_EQ(store->fetch("a", 2)->form.method, "half");
 }
@@ -166,13 +166,13 @@ TEST_F(Store, APolicyThatCompressesGetsTheOtherForm) {
 TEST_F(Store, DamageOnDiskIsAMissAndTheContextComesBackWhenPutAgain) {
   const auto store = open(recency_, 1000, 5000);
   for (int i = 0; i < 4; ++i) store->put(fmt::format("{}", i), forms(900), i);
-  ASSERT_EQ(store->lookup("0")->tier, 1);
+  ASSERT_EQ(store->find("0")->at.tier, 1);
   std::ofstream(store->folder()->file_of("0"), std::ios::binary | std::ios::in) << "x";  // its first byte
   std::filesystem::remove(store->folder()->file_of("1"));
   EXPECT_FALSE(store->fetch("0", 10).has_value());
   EXPECT_FALSE(store->fetch("1", 11).has_value());
   EXPECT_EQ(store->counts().damaged, 2);
-  EXPECT_FALSE(store->lookup("0").has_value());
+  EXPECT_EQ(store->find("0"), nullptr);
   store->put("0", forms(900), 12);
   EXPECT_EQ(store->fetch("0", 13)->bytes, made("0", forms(900)[0]));
   EXPECT_EQ(store->fetch("2", 14)->bytes, made("2", forms(900)[0])) << "others are untouched";
@@ -184,7 +184,7 @@ TEST_F(Store, ADiskThatTakesNothingCostsTheContextAndNothingElse) {
   store->folder()->between_write_and_index = [] { throw UserError("no space left on device"); };
   store->put("1", forms(900), 1);  // "0" has to go to the disk
   EXPECT_EQ(store->counts().refused_writes, 1);
-  EXPECT_FALSE(store->lookup("0").has_value());
+  EXPECT_EQ(store->find("0"), nullptr);
   EXPECT_EQ(store->fetch("1", 2)->bytes, made("1", forms(900)[0]));
   EXPECT_EQ(store->books().used(1), 0);
 }
@@ -220,7 +220,7 @@ TEST_F(Store, RandomUseNeverGivesWrongBytes) {
         }
       } else if (kind < 0.95) {
         store->rearrange();
-      } else if (const auto at = store->lookup(key); at && at->tier == 1) {
+      } else if (const auto* const context = store->find(key); context != nullptr && context->at.tier == 1) {
         std::filesystem::remove(store->folder()->file_of(key));  // somebody tidies up
       }
       for (const int64_t tier : {0, 1}) {

@@ -127,7 +127,7 @@ TEST_F(Library, AnswersTheSameFromMemoryDiskAndRemote) {
     const CacheForm held = spec.is_null() ? CacheForm{} : form(spec);
     const auto library = open(policy({{"name", "fifo"}}), {held}, 1.1, 1.1);
     uint64_t count = 0;
-    while (!library->store().lookup("0") || library->store().lookup("0")->tier < 2) {
+    while (library->store().find("0") == nullptr || library->store().find("0")->at.tier < 2) {
       library->add(fmt::format("{}", count), context(count), static_cast<double>(count));
       ASSERT_LT(++count, 40U);
     }
@@ -185,7 +185,7 @@ TEST_F(Library, APolicyThatChoosesFormsGetsThemMadeOfTheOriginal) {
   }
   int64_t compressed = 0;
   for (uint64_t i = 0; i < 4; ++i) {
-    const auto at = *library->store().lookup(fmt::format("{}", i));
+    const storage::Choice at = library->store().find(fmt::format("{}", i))->at;
     LoadedCache loaded = library->load(fmt::format("{}", i));
     compressed += at.form;
     EXPECT_EQ(answer(std::move(loaded.cache), prompt(i, i)),
@@ -200,7 +200,7 @@ TEST_F(Library, APolicyThatChoosesFormsGetsThemMadeOfTheOriginal) {
     library->reprofile(fmt::format("{}", i), profile);
   }
   library->rearrange();
-  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(library->store().lookup(fmt::format("{}", i))->form, 0) << i;
+  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(library->store().find(fmt::format("{}", i))->at.form, 0) << i;
   expect_within_capacity(*library);
 }
 
@@ -302,7 +302,7 @@ TEST_F(Library, RandomUseStaysWithinCapacityAndNeverAnswersWrong) {
       const uint64_t i = random.below(6, 10 * event);
       const std::string key = fmt::format("{}", i);
       if (random.uniform(10 * event + 1) < 0.15) {
-        if (const auto at = library->store().lookup(key); at && at->tier == 1) {
+        if (const auto* const context = library->store().find(key); context != nullptr && context->at.tier == 1) {
           std::filesystem::remove(library->store().folder()->file_of(key));
         }
       }

@@ -173,7 +173,7 @@ TEST_F(Profiler, DriftThenProfilingAnewRecoversQuality) {
   std::vector<storage::Form> hopeful = sized_forms(*prompt, forms_);  // all as good: the smallest wins
   library.add(
       "a", [prompt] { return prompt; }, 0, hopeful);
-  EXPECT_EQ(library.store().lookup("a")->form, 2);
+  EXPECT_EQ(library.store().find("a")->at.form, 2);
   const auto quality = [&](size_t, std::span<const int32_t> answer, std::span<const int32_t> full) {
     return agreement(answer, full);
   };
