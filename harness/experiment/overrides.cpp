@@ -125,9 +125,13 @@ class Setter {
     const std::string& part = parts_[depth];
     if (const auto index = as_index(part)) {
       if (*index < list.size()) return into_entry(list[*index], depth + 1);
-      return describe({.place = place_,
-                       .found = fmt::format("number {}", part),
-                       .expected = fmt::format("0 to {}", static_cast<int64_t>(list.size()) - 1)});
+      if (*index > list.size() || depth + 1 < parts_.size()) {
+        return describe({.place = place_,
+                         .found = fmt::format("number {}", part),
+                         .expected = fmt::format("0 to {}", static_cast<int64_t>(list.size()) - 1)});
+      }
+      list.push_back(value_);
+      return "";
     }
     std::vector<std::string> names;
     bool met = false;

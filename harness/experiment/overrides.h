@@ -11,8 +11,9 @@ namespace kvarena::experiment {
 
 /// Changes `config` and returns problems as finished messages. The value of --set is JSON, or else a string. A path
 /// steps into lists by number ("methods[1]", "methods.1") or by an entry's name or label ("methods.snapkv"), which
-/// means every entry of that name; a key that the entry's matrix sweeps is swept no more. An entry whose label does not
-/// tell the setting gets a label that does, "mine [keep=0.1]"; with another name it loses its label.
+/// means every entry of that name; the number behind the last entry adds one. A key that the entry's matrix sweeps is
+/// swept no more. An entry whose label does not tell the setting gets a label that does, "mine [keep=0.1]"; with
+/// another name it loses its label.
 [[nodiscard]] std::vector<std::string> apply_overrides(nlohmann::json& config, const Overrides& overrides);
 
 /// The page that a run's config asked for, overrides applied; "" for none.

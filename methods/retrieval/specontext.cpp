@@ -207,7 +207,10 @@ class SpeContext final : public Method {
     budget_.parameters(p);
     p("level", level_).one_of({"head", "batch"}).doc("a set for each kv head, or one for all heads");
     p("dense_layers", dense_layers_).min(0).doc("first layers, which attend to everything");
-    p("head", head_).doc("file of a fitted head or folder of an EAGLE-3 drafter; empty = the project's for the model");
+    p("head", head_)
+        .doc(
+            "file of a fitted head or folder of an EAGLE-3 drafter; empty = the project's for the model, fitted to "
+            "its attention over some essays, where the paper's heads are trained to draft");
     p("feature", feature_)
         .one_of({"zero", "previous"})
         .doc("a drafter's input beside the embedding: nothing, or what the model computed of the token before");

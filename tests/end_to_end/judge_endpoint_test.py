@@ -192,7 +192,7 @@ class AnswersOfARun(WithEndpoint):
         super().setUp()
         self.home = pathlib.Path(self.folder.name)
         tiny_model.write(self.home / "model", SOURCE)
-        self.run_config({"name": "writing", "workloads": ["longbench-write-en"]})
+        self.run_config({"name": "writing", "workloads": ["longwrite-ruler"]})
 
     def run_config(self, config):
         (self.home / "config.json").write_text(json.dumps({
@@ -241,7 +241,7 @@ class AnswersOfARun(WithEndpoint):
         self.assertIn("r.db: 5 answers marked by judge-1", done.stdout)
         self.assertIn("1 answers have no marks", done.stderr)
         prompt = self.server.asked[0][2]["messages"][0]["content"]
-        self.assertIn("<User Request>\n\nWrite a 200-word guide to Thorngate", prompt)
+        self.assertIn("<User Request>\n\nWrite a 500-word history of a bridge.", prompt)
         (answer,), = self.query("SELECT prediction FROM v_samples WHERE method = 'full' AND sample_index = 0 LIMIT 1")
         self.assertIn(f"<Response>\n\n{answer}\n\n</Response>", prompt)
         self.assertEqual(self.values("judged_quality"), [None] + [0.75] * 5)

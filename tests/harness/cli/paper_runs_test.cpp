@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 
 const fs::path kPapers = fs::path(KVARENA_SOURCE_DIR) / "configs" / "papers";
 constexpr int64_t kShortPrompt = 384, kLongPrompt = 640;  // tokens
+constexpr int64_t kChunk = 128;                           // tokens, of reused entries
 constexpr size_t kTextBytes = 2200;                       // where prompts are not cut by a workload's rule
 
 std::vector<std::string> configs() {
@@ -78,9 +79,10 @@ fs::path make_data(const fs::path& folder) {
   fs::create_directories(folder);
   for (const auto& entry : fs::directory_iterator(datasets::samples_dir()))
     if (entry.is_directory()) fs::create_directory_symlink(entry.path(), folder / entry.path().filename());
-  for (const char* file : {"lmcache-agentic-traces/traces.jsonl", "complexfuncbench/ComplexFuncBench.jsonl",
-                           "swe-bench-lite/test.jsonl", "pisanitizer/LongBench_incorrect_answer/hotpotqa.json",
-                           "longgenbench/Dataset_short.json", "longgenbench-gsm8k/LongGenBench_prompt.txt"}) {
+  for (const char* file :
+       {"lmcache-agentic-traces/traces.jsonl", "complexfuncbench/ComplexFuncBench.jsonl", "swe-bench-lite/test.jsonl",
+        "pisanitizer/LongBench_incorrect_answer/hotpotqa.json", "longgenbench/Dataset_short.json",
+        "longgenbench-gsm8k/LongGenBench_prompt.txt", "longwriter/longbench_write_en.jsonl"}) {
     const fs::path place = folder / file;
     fs::remove(folder / *fs::path(file).begin());
     fs::create_directories(place.parent_path());
@@ -128,7 +130,7 @@ json scaled_config(const std::string& name) {
       if (method["matrix"].contains("tokens")) shrink_budgets(method["matrix"]["tokens"]);
     }
     const bool in_chunks = method["name"] != "full" && method["name"] != "full_recompute";
-    if (name.starts_with("speccache/") && in_chunks) method["chunk"] = 128;
+    if (name.starts_with("speccache/") && in_chunks) method["chunk"] = kChunk;
   }
   if (config.contains("timing")) {
     config["timing"].update({{"repeats", 1}, {"warmup", 0}, {"samples", 1}, {"max_new_tokens", 2}});
@@ -153,8 +155,14 @@ std::vector<std::string> changes_of(const std::string& name, const json& config)
       changes.emplace_back("serving.load=[1]");
       continue;
     }
+    if (key.starts_with("workloads[")) {  // lengths of timed requests, of which the first workload is left
+      if (key == "workloads[0].request_tokens") changes.emplace_back("workloads[0].request_tokens=[512,8]");
+      continue;
+    }
     const bool longer = most.contains(key) && std::stoll(change.substr(key.size() + 1)) > most[key];
     changes.push_back(longer ? fmt::format("{}={}", key, most[key]) : change);
+    const bool one_more = key.starts_with("methods[") && key.ends_with("]");
+    if (one_more && name.starts_with("speccache/")) changes.push_back(fmt::format("{}.chunk={}", key, kChunk));
   }
   return changes;
 }
@@ -271,6 +279,15 @@ TEST_P(PaperConfig, RunsScaledDown) {
   }
   expect_metrics(config, data);
   expect_comparable(data);
+}
+
+TEST_P(PaperConfig, HasTheMethodsAndWorkloadsOfItsPrintedNumbersInFullAndScaledDown) {
+  std::vector<std::string> words = {"run", (kPapers / GetParam()).string(), "--dry-run"};
+  const auto said = [&words] { return run_kvarena(words).err; };
+  EXPECT_FALSE(contains(said(), ": published: ")) << said();
+  words.insert(words.end(), {"--model", "smollm2-135m"});
+  for (const std::string& change : scaled_changes(GetParam())) words.insert(words.end(), {"--set", change});
+  EXPECT_FALSE(contains(said(), ": published: ")) << said();
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PaperConfig, ::testing::ValuesIn(configs()), [](const auto& info) {

@@ -306,12 +306,20 @@ TEST(Overrides, NamesWithDotsAreNamesAndDevicesStay) {
       std::string::npos);
 }
 
+TEST(Overrides, TheNumberBehindTheLastEntryAddsOne) {
+  const ExperimentConfig config =
+      parse(kSmallConfig, {.set = {R"(methods[3]={"name": "snapkv", "keep": 0.5, "label": "more"})"}});
+  EXPECT_EQ(config.methods.back().label, "more");
+}
+
 TEST(Overrides, WrongOnesAreExplained) {
   const auto with = [](const std::string& set) { return problems_of(kSmallConfig, {.set = {set}}); };
   EXPECT_NE(with("engine.seed").find("--set engine.seed: found no key.path=value"), std::string::npos);
   EXPECT_NE(with("=3").find("found no key.path=value"), std::string::npos);
   EXPECT_NE(with("a..b=3").find("found no key.path=value"), std::string::npos);
   EXPECT_NE(with("methods[9].keep=1").find("found number 9, expected 0 to 2"), std::string::npos);
+  EXPECT_NE(with("methods[4]=knorm").find("found number 4, expected 0 to 2"), std::string::npos);
+  EXPECT_NE(with("methods[3].keep=1").find("found number 3, expected 0 to 2"), std::string::npos);
   EXPECT_NE(with("methods.snapk.keep=1").find("did you mean \"snapkv\"?"), std::string::npos);
   EXPECT_NE(with("name.x.y=1").find("--set name.x.y=1"), std::string::npos) << with("name.x.y=1");
   EXPECT_NE(with("methods.snapkv.keep=7").find("methods[1].keep: found 7"), std::string::npos);
