@@ -28,4 +28,11 @@ Rendered render(std::string_view text, const std::vector<Slot>& slots, std::stri
   return rendered;
 }
 
+std::string strip(std::string_view text) {
+  constexpr std::string_view kWhite = " \t\n\r\f\v";
+  const size_t begin = text.find_first_not_of(kWhite);
+  if (begin == std::string_view::npos) return {};
+  return std::string(text.substr(begin, text.find_last_not_of(kWhite) - begin + 1));
+}
+
 }  // namespace kvarena::datasets

@@ -27,4 +27,7 @@ struct Rendered {
 [[nodiscard]] Rendered render(std::string_view text, const std::vector<Slot>& slots,
                               std::string_view context = "context");
 
+/// str.strip() of ASCII white space, the only one at the ends of these files' texts.
+[[nodiscard]] std::string strip(std::string_view text);
+
 }  // namespace kvarena::datasets

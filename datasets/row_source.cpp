@@ -46,6 +46,16 @@ class RowSource final : public SampleSource {
 
 }  // namespace
 
+std::vector<Message> read_messages(const Row& list, const std::string& place) {
+  std::vector<Message> messages;
+  for (const Row& message : list) {
+    const std::string at = fmt::format("{}[{}]", place, messages.size());
+    messages.push_back({string_field(message, "role", at), string_field(message, "content", at)});
+  }
+  if (messages.empty()) fail({.place = place, .found = "none", .expected = "at least one message"});
+  return messages;
+}
+
 std::unique_ptr<SampleSource> make_row_source(const DataFile& file, FillSample fill) {
   return std::make_unique<RowSource>(file, std::move(fill));
 }

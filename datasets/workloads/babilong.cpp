@@ -1,10 +1,12 @@
 // BABILong (booydar/babilong @7a6efee): facts of bAbI among the sentences of books, and a question about them.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "datasets/prompt.h"
 #include "datasets/row_source.h"
 
 namespace kvarena::datasets {
@@ -88,32 +90,30 @@ const std::vector<Task>& tasks() {
   return all;
 }
 
+const std::vector<std::string> kLengths = {"0k", "1k", "2k", "4k", "8k", "16k", "32k", "64k", "128k"};
+
 class BabiLong final : public Workload {
  public:
   explicit BabiLong(const Task& task) : task_(&task) {}
   void parameters(ParameterVisitor& p) override {
-    p("length", length_)
-        .one_of({"0k", "1k", "2k", "4k", "8k", "16k", "32k", "64k", "128k"})
-        .doc("tokens of a prompt, by the tokenizer of GPT-2");
+    p("length", length_).one_of(kLengths).doc("tokens of a prompt, by the tokenizer of GPT-2");
   }
 
  protected:
   void describe(WorkloadInfo& info) const override { info.files = {fmt::format("{}_{}.jsonl", task_->name, length_)}; }
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
-    return make_row_source(
-        require_data_file(info(), settings.data_dir), [this](const Row& row, const std::string& place, Sample& sample) {
-          const std::string context = string_field(row, "input", place),
-                            question = string_field(row, "question", place);
-          const size_t begin = context.find_first_not_of(" \t\n\r"), end = context.find_last_not_of(" \t\n\r");
-          std::string prompt = fmt::format("{}<context>\n{}\n</context>\n\n", task_->instruction,
-                                           begin == std::string::npos ? "" : context.substr(begin, end - begin + 1));
-          sample.question = {0, prompt.size()};
-          prompt += "Question: " + question;
-          sample.messages = {{"user", prompt.substr(0, prompt.find_last_not_of(" \t\n\r") + 1)}};
-          sample.references = {string_field(row, "target", place)};
-          sample.extras = nlohmann::json{{"question", question}, {"labels", task_->labels}}.dump();
-          return true;
-        });
+    return make_row_source(require_data_file(info(), settings.data_dir),
+                           [task = task_](const Row& row, const std::string& place, Sample& sample) {
+                             const std::string question = string_field(row, "question", place);
+                             const std::string context =
+                                 fmt::format("{}<context>\n{}\n</context>\n\n", task->instruction,
+                                             strip(string_field(row, "input", place)));
+                             sample.question = {0, context.size()};
+                             sample.messages = {{"user", strip(context + "Question: " + question)}};
+                             sample.references = {string_field(row, "target", place)};
+                             sample.extras = nlohmann::json{{"question", question}, {"labels", task->labels}}.dump();
+                             return true;
+                           });
   }
 
  private:
@@ -130,8 +130,8 @@ class BabiLong final : public Workload {
          .source = "https://huggingface.co/datasets/RMT-team/babilong",
          .download = fmt::format("python3 -c \"import datasets, os; [datasets.load_dataset('RMT-team/babilong', n, "
                                  "split='{0}').to_json(os.environ['KVARENA_DATA'] + f'/babilong/{0}_{{n}}.jsonl') "
-                                 "for n in '0k 1k 2k 4k 8k 16k 32k 64k 128k'.split()]\"",
-                                 task.name),
+                                 "for n in '{1}'.split()]\"",
+                                 task.name, fmt::join(kLengths, " ")),
          .licence = "Apache-2.0",
          .metrics = {"babilong"},
          .folder = "babilong",

@@ -26,15 +26,17 @@ class GraphWalks final : public Workload {
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
     return make_row_source(
         require_data_file(info(), settings.data_dir),
-        [this](const Row& row, const std::string& place, Sample& sample) { return fill(row, place, sample); });
+        [problem = problem_, most = most_chars_](const Row& row, const std::string& place, Sample& sample) {
+          if (problem != "all" && problem != string_field(row, "problem_type", place)) return false;
+          if (most > 0 && integer_field(row, "prompt_chars", place) > most) return false;
+          fill(row, place, sample);
+          return true;
+        });
   }
 
  private:
-  bool fill(const Row& row, const std::string& place, Sample& sample) const {
+  static void fill(const Row& row, const std::string& place, Sample& sample) {
     std::string prompt = string_field(row, "prompt", place);
-    const std::string problem = string_field(row, "problem_type", place);
-    if (problem_ != "all" && problem != problem_) return false;
-    if (most_chars_ > 0 && integer_field(row, "prompt_chars", place) > most_chars_) return false;
     const size_t question = prompt.rfind(kQuestion);
     if (question == std::string::npos) {
       fail({.place = fmt::format("{}: prompt", place),
@@ -44,8 +46,7 @@ class GraphWalks final : public Workload {
     sample.question = {0, question};
     sample.messages = {{"user", std::move(prompt)}};
     sample.references = {nlohmann::json(strings_field(row, "answer_nodes", place)).dump()};
-    sample.extras = nlohmann::json{{"problem_type", problem}}.dump();
-    return true;
+    sample.extras = nlohmann::json{{"problem_type", string_field(row, "problem_type", place)}}.dump();
   }
 
   std::string problem_ = "all";

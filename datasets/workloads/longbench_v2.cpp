@@ -3,6 +3,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "datasets/prompt.h"
 #include "datasets/records.h"
 #include "datasets/row_source.h"
 
@@ -28,13 +29,6 @@ constexpr std::array<std::pair<const char*, const char*>, 6> kSlots = {{{"$DOC$"
                                                                         {"$C_B$", "choice_B"},
                                                                         {"$C_C$", "choice_C"},
                                                                         {"$C_D$", "choice_D"}}};
-
-// str.strip() of the white space that these files contain.
-std::string strip(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t\n\r\f\v");
-  if (begin == std::string::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\n\r\f\v") - begin + 1);
-}
 
 void replace_all(std::string& text, std::string_view what, const std::string& by) {
   for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) {

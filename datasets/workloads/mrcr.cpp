@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -16,18 +15,12 @@ namespace {
 /// The conversation, which rows hold as the text of a list of messages.
 std::vector<Message> conversation(const Row& row, const std::string& place) {
   const Row list = Row::parse(string_field(row, "prompt", place), nullptr, /*allow_exceptions=*/false);
-  const auto is_message = [](const Row& each) {
-    return each.is_object() && each.contains("role") && each["role"].is_string() && each.contains("content") &&
-           each["content"].is_string();
-  };
-  if (!list.is_array() || list.empty() || !std::ranges::all_of(list, is_message)) {
+  if (!list.is_array()) {
     fail({.place = place + ": prompt",
           .found = "another text",
           .expected = "a JSON list of messages with role and content"});
   }
-  std::vector<Message> messages;
-  for (const Row& each : list) messages.push_back({each["role"], each["content"]});
-  return messages;
+  return read_messages(list, place + ": prompt");
 }
 
 class Mrcr final : public Workload {
@@ -38,21 +31,22 @@ class Mrcr final : public Workload {
 
  protected:
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
-    return make_row_source(
-        require_data_file(info(), settings.data_dir),
-        [this](const Row& row, const std::string& place, Sample& sample) { return fill(row, place, sample); });
+    return make_row_source(require_data_file(info(), settings.data_dir),
+                           [most = most_chars_](const Row& row, const std::string& place, Sample& sample) {
+                             if (most > 0 && integer_field(row, "n_chars", place) > most) return false;
+                             fill(row, place, sample);
+                             return true;
+                           });
   }
 
  private:
-  bool fill(const Row& row, const std::string& place, Sample& sample) const {
-    if (most_chars_ > 0 && integer_field(row, "n_chars", place) > most_chars_) return false;
+  static void fill(const Row& row, const std::string& place, Sample& sample) {
     sample.messages = conversation(row, place);
     sample.question = {sample.messages.size() - 1, 0};
     sample.references = {string_field(row, "answer", place)};
     sample.extras = nlohmann::json{{"prefix", string_field(row, "random_string_to_prepend", place)},
                                    {"needles", integer_field(row, "n_needles", place)}}
                         .dump();
-    return true;
   }
 
   int64_t most_chars_ = 0;

@@ -36,14 +36,7 @@ void check_fields(const Row& row, const std::string& place) {
 
 std::vector<Message> messages_of(const Row& row, const std::string& place) {
   if (row.contains("prompt")) return {{"user", string_field(row, "prompt", place)}};
-  std::vector<Message> messages;
-  const Row& list = any_field(row, "messages", place);
-  for (const Row& message : list) {
-    const std::string at = fmt::format("{}: messages[{}]", place, messages.size());
-    messages.push_back({string_field(message, "role", at), string_field(message, "content", at)});
-  }
-  if (messages.empty()) fail({.place = place + ": messages", .found = "none", .expected = "at least one message"});
-  return messages;
+  return read_messages(any_field(row, "messages", place), place + ": messages");
 }
 
 /// The question is the last message, behind its context where the row has one.
