@@ -13,6 +13,7 @@ class CellStore {
   /// Throws UserError when there is no such tier.
   CellStore(const LayerShape& shape, LedgerPtr ledger, HierarchyPtr tiers, Tier tier);
 
+  [[nodiscard]] const LayerShape& shape() const { return shape_; }
   [[nodiscard]] int64_t entries() const { return entries_; }
   /// Bytes that load() moves, and that it takes of the device: a segment's memory grows by more than it needs.
   [[nodiscard]] int64_t bytes() const;

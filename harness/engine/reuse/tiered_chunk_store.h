@@ -29,11 +29,7 @@ class TieredChunkStore final : public ChunkStore {
   [[nodiscard]] int64_t bytes() const;
 
  private:
-  struct Chunk {
-    int64_t tokens = 0;
-    std::vector<LayerShape> shapes;  // by layer
-    std::vector<std::unique_ptr<storage::CellStore>> layers;
-  };
+  using Chunk = std::vector<storage::CellStore>;  // by layer
 
   /// Null where there is none.
   [[nodiscard]] std::shared_ptr<const Chunk> chunk_of(const std::string& key) const;
