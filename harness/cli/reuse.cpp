@@ -96,7 +96,7 @@ Assembled assemble(const Options& options, const Tokenizer& tokenizer) {
 struct Candidate {
   json spec;
   std::unique_ptr<Method> method;
-  ReuseMemory memory;
+  std::shared_ptr<ReuseMemory> memory = std::make_shared<ReuseMemory>();
   std::vector<double> first_token_ms;
   std::vector<double> load_ms;
   std::vector<double> score_ms;
@@ -141,7 +141,7 @@ std::vector<std::string> stretches(const std::vector<int32_t>& tokens, const Pro
 
 void run_once(Candidate& one, Transformer& model, const Assembled& prompt, const Prefill& full) {
   constexpr double milliseconds = 1e3;
-  const ReusedPrompt reused = reuse_prompt(model, prompt.tokens, prompt.layout, *one.method->reuser(), one.memory);
+  const ReusedPrompt reused = reuse_prompt(model, prompt.tokens, prompt.layout, *one.method->reuser(), *one.memory);
   const ReuseRecord& record = reused.record;
   one.first_token_ms.push_back(record.total_s * milliseconds);
   one.load_ms.push_back(record.load_s * milliseconds);
@@ -256,7 +256,7 @@ int run(const Options& options) {
   Transformer model = load_weights(opened, options.model);
   Prefill full = prefill(model, prompt.tokens, {});
   full.layout = prompt.layout;
-  for (Candidate& one : methods) prime(model, prompt.tokens, prompt.layout, *one.method->reuser(), one.memory);
+  for (Candidate& one : methods) prime(model, prompt.tokens, prompt.layout, *one.method->reuser(), *one.memory);
 
   std::vector<double> full_ms;
   for (int64_t i = 0; i < options.repeats; ++i) {  // methods take turns, so that a busy machine is busy for all
@@ -275,8 +275,10 @@ int run(const Options& options) {
               {"overlap", overlaps(options, model, prompt)}};
   if (options.answer > 0) {
     report["answer"] = answer_to(model, opened, full, Method(), options.answer);
-    for (size_t i = 0; i < methods.size(); ++i)
+    for (size_t i = 0; i < methods.size(); ++i) {
+      full.memory = methods[i].memory;
       report["methods"][i]["answer"] = answer_to(model, opened, full, *methods[i].method, options.answer);
+    }
   }
   if (options.as_json) {
     print(json_text(report, 2) + "\n");
