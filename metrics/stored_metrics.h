@@ -190,8 +190,12 @@ inline constexpr StoredMetric kReprofiledContexts{"reprofiled_contexts", "Contex
 inline constexpr StoredMetric kFirstTokenWhileProfiling{"profiling_p99_time_to_first_token_ms",
                                                         "Time to first token while contexts are profiled anew, p99",
                                                         "ms", Better::lower};
-inline constexpr StoredMetric kFirstTokenBetweenProfilings{
-    "quiet_p99_time_to_first_token_ms", "Time to first token while none is profiled anew, p99", "ms", Better::lower};
+inline constexpr StoredMetric kFirstTokenBeforeProfilings{"before_profiling_p99_time_to_first_token_ms",
+                                                          "Time to first token before any is profiled anew, p99", "ms",
+                                                          Better::lower};
+inline constexpr StoredMetric kFirstTokenAfterProfilings{"after_profiling_p99_time_to_first_token_ms",
+                                                         "Time to first token after some were profiled anew, p99", "ms",
+                                                         Better::lower};
 inline constexpr StoredMetric kLostUtility{"lost_utility_s", "Utility of a use, below the exact optimum's", "s",
                                            Better::lower};
 inline constexpr StoredMetric kOriginalBytes{"original_bytes", "Uncompressed caches kept to make forms of", "bytes",

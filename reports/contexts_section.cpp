@@ -40,8 +40,9 @@ constexpr MetricColumn kColumns[] = {
     {metrics::kKeepOnDisk, {}, "on disk", "Kept"},
     {metrics::kLostUtility, {}, "Below the optimum"},
     {metrics::kReprofiledContexts, kFixed1, "Profiled anew"},
-    {metrics::kFirstTokenWhileProfiling, kFixed1, "meanwhile", "p99 of time to first token"},
-    {metrics::kFirstTokenBetweenProfilings, kFixed1, "otherwise", "p99 of time to first token"},
+    {metrics::kFirstTokenBeforeProfilings, kFixed1, "before", "p99 of time to first token, profiling anew"},
+    {metrics::kFirstTokenWhileProfiling, kFixed1, "meanwhile", "p99 of time to first token, profiling anew"},
+    {metrics::kFirstTokenAfterProfilings, kFixed1, "after", "p99 of time to first token, profiling anew"},
 };
 
 TableRow row_of(const ExperimentData& data, const CellData& cell, const std::string& point,
@@ -227,7 +228,7 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
       .caption =
           "Requests ask about contexts whose caches lie in memory, on disk or in remote storage. Similarity is of "
           "answers to those of full KV. Time to first token is measured: queueing, loading, restoring and reading "
-          "the question; a context is moved or compressed outside of it. Below the optimum: seconds of utility a use, "
+          "the question, while other contexts move or are compressed. Below the optimum: seconds of utility a use, "
           "of the placement before the first request.",
       .columns = {{.title = "Method", .numeric = false},
                   {.title = "Workload", .numeric = false},

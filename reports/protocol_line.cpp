@@ -32,12 +32,14 @@ std::string asking_sentence(const CellData& cell) {
   const json& contexts = engine.at("contexts");
   const std::string file = contexts.value("questions", "");
   const double popularity = contexts.value("popularity", 1.0);
+  const auto shift = contexts.value("popularity_shift", int64_t{0});
   const auto past = contexts.value("past_requests", int64_t{0});
   return fmt::format(
-      "Questions: {}. Contexts are asked about {}, {}.",
+      "Questions: {}. Contexts are asked about {}{}, {}.",
       file.empty() ? "half a sentence of the context to complete, a stand-in for questions that a model writes"
                    : fmt::format("of {}", file),
       popularity == 0 ? "alike" : fmt::format("in proportion to their rank to the power of -{:.3g}", popularity),
+      shift == 0 ? "" : fmt::format(", their ranks {} further halfway", shift),
       past == 0 ? "from the first request on" : fmt::format("{} times before the first request that counts", past));
 }
 

@@ -16,7 +16,7 @@
 #include "harness/evaluate/served_timing.h"
 #include "harness/evaluate/serving.h"
 #include "harness/evaluate/shared_prefix.h"
-#include "harness/evaluate/stored_contexts.h"
+#include "harness/evaluate/stored_set.h"
 #include "harness/evaluate/timing.h"
 #include "metrics/registry.h"
 #include "metrics/stored_metrics.h"
@@ -233,17 +233,17 @@ std::vector<SampleOutcome> stored_contexts_cell(const OpenTask& open) {
   const EngineSettings engine = engine_of(open.config, open.task.workload, open.task.kind);
   const std::vector<datasets::Sample> samples = point_samples(open, open.task.sample_index);
   const std::vector<ContextWithQueries> asked = contexts_of(open, samples, engine);
-  return evaluate_stored_contexts(
-      open.model.transformer(),
-      {.serving = *open.config.serving,
-       .contexts = *open.config.contexts,
-       .asked = asked,
-       .facts = open.model.facts(),
-       .folder = engine.disk_folder.empty() ? std::filesystem::temp_directory_path().string() : engine.disk_folder,
-       .similarity = similarity_by(open.config.contexts->quality),
-       .point = static_cast<size_t>(open.task.sample_index),
-       .seed = seed_of(open)},
-      open.methods);
+  const StoredContextsTask task{
+      .serving = *open.config.serving,
+      .contexts = *open.config.contexts,
+      .asked = asked,
+      .facts = open.model.facts(),
+      .folder = engine.disk_folder.empty() ? std::filesystem::temp_directory_path().string() : engine.disk_folder,
+      .similarity = similarity_by(open.config.contexts->quality),
+      .point = static_cast<size_t>(open.task.sample_index),
+      .seed = seed_of(open)};
+  if (!open.stored) open.stored = read_stored_set(open.model.transformer(), task, open.methods);
+  return evaluate_stored_contexts(open.model.transformer(), task, *open.stored, open.methods);
 }
 
 }  // namespace

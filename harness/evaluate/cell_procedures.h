@@ -2,6 +2,7 @@
 // Procedures that evaluate a task: one for each kind of cell, and for each shape that a config gives it.
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 namespace kvarena::evaluate {
 
 class ServedCells;
+struct StoredSet;
 
 /// A task with its model, samples and methods at hand.
 struct OpenTask {
@@ -22,10 +24,11 @@ struct OpenTask {
   LoadedModel& model;
   SampleCursor& samples;
   std::span<const EvaluatedMethod> methods;
-  ServedCells& served;                    // of a model behind an endpoint
-  std::optional<Prefill>* context;        // evaluate_quality()'s; null where no other sample asks about it
-  experiment::Question question;          // protocol of the cells
-  const std::filesystem::path& hardware;  // folder of the machines that modelled clocks describe
+  ServedCells& served;                       // of a model behind an endpoint
+  std::optional<Prefill>* context;           // evaluate_quality()'s; null where no other sample asks about it
+  std::shared_ptr<const StoredSet>& stored;  // contexts that the points of a workload ask about; null: not read yet
+  experiment::Question question;             // protocol of the cells
+  const std::filesystem::path& hardware;     // folder of the machines that modelled clocks describe
 };
 
 /// Returns one outcome for each method, in their order.

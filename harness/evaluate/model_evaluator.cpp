@@ -445,6 +445,7 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate(const experiment
     const datasets::Sample* sample = samples.at(task.sample_index);
     if (sample != nullptr && !sample->context.empty()) of = sample->context;
   }
+  if (task.kind == CellKind::serving && config_.contexts) of = "stored contexts";
   const bool shared = !of.empty();
   for (const experiment::PlannedCell* cell : task.cells) of += "\n" + cell->record.cell_id;
   if (!shared || of != open_.of) {
@@ -459,6 +460,7 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate(const experiment
                                            .methods = open_.methods,
                                            .served = served_[task.model.label],
                                            .context = shared ? &open_.prompt : nullptr,
+                                           .stored = open_.stored,
                                            .question = question,
                                            .hardware = paths_.hardware});
 }

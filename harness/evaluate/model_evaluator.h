@@ -19,6 +19,8 @@
 
 namespace kvarena::evaluate {
 
+struct StoredSet;
+
 /// Locations of models and data.
 struct Paths {
   std::filesystem::path home;      // cache folder: models live in models/
@@ -74,11 +76,12 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   /// The hash of the model's files together.
   std::string model_hash(const experiment::ModelEntry& model);
 
-  /// Methods of the cells that were asked last, and the context that they were asked about, for its next question.
+  /// Methods of the cells that were asked last, and what they were asked about, for the next question or point.
   struct OpenContext {
-    std::string of;  // the context and all that its cells depend on; empty when it is one sample's alone
+    std::string of;  // what is shared and all that its cells depend on; empty when it is one sample's alone
     std::vector<EvaluatedMethod> methods;
-    std::optional<Prefill> prompt;
+    std::optional<Prefill> prompt;            // of one context with several questions
+    std::shared_ptr<const StoredSet> stored;  // of stored contexts
   };
 
   const experiment::ExperimentConfig& config_;

@@ -1,12 +1,9 @@
 #include "harness/evaluate/stored_contexts.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -47,7 +44,7 @@ stored::LibraryPlace place_of(const StoredContextsTask& task, const StoredPoint&
   behind[0] = {.tier = Tier::host, .link = {.name = "memory", .bytes_per_s = s.memory_bytes_per_s}};
   behind[1] = {.tier = Tier::remote,
                .link = {.name = "remote", .bytes_per_s = s.remote_bytes_per_s, .latency_s = latency}};
-  const auto all = static_cast<double>(point.originals->bytes());
+  const auto all = static_cast<double>(point.set->originals->bytes());
   const auto room = [&](const std::optional<int64_t>& bytes, double share) {
     return bytes.value_or(static_cast<int64_t>(share * all));
   };
@@ -58,7 +55,7 @@ stored::LibraryPlace place_of(const StoredContextsTask& task, const StoredPoint&
                     {.tier = Tier::disk,
                      .books = {.name = "disk",
                                .capacity = room(s.disk_bytes, s.disk_share),
-                               .bandwidth = point.disk_bytes_per_s},
+                               .bandwidth = point.set->disk_bytes_per_s},
                      .disk_link = {.name = "disk", .bytes_per_s = s.disk_bytes_per_s}},
                     {.tier = Tier::remote,
                      .books = {.name = "remote",
@@ -100,14 +97,15 @@ void add_placement(results::SampleResult& result, const StoredContextsTask& task
   const storage::TieredContexts& books = library.store().books();
   add(result, metrics::kPeakMemoryBytes, static_cast<double>(books.peak(0)));
   add(result, metrics::kPeakDiskBytes, static_cast<double>(books.peak(1)));
-  if (library.forms().size() > 1) add(result, metrics::kOriginalBytes, static_cast<double>(point.originals->bytes()));
+  if (library.forms().size() > 1)
+    add(result, metrics::kOriginalBytes, static_cast<double>(point.set->originals->bytes()));
   std::vector<double> keeps[3];
   for (size_t i = 0; i < task.asked.size(); ++i) {
     const std::string& id = task.asked[i].id;
     const storage::Context* const context = library.store().find(id);
     if (context == nullptr) continue;  // no tier had room for it
     const CacheForm& form = library.forms()[static_cast<size_t>(context->at.form)];
-    const double keep = static_cast<double>(context->bytes()) / static_cast<double>(point.full_bytes[i]);
+    const double keep = static_cast<double>(context->bytes()) / static_cast<double>(point.set->full_bytes[i]);
     keeps[context->at.tier].push_back(keep);
     const json data = {{"context", id},
                        {"form", form.label.empty() ? "uncompressed" : form.label},
@@ -150,20 +148,22 @@ void add_profilings(results::SampleResult& result, const StoredContextsTask& tas
          .at_ms = one.ended_s * kMilliseconds,
          .data_json = json{{"context", task.asked[one.context].id}, {"began_ms", one.began_s * kMilliseconds}}.dump()});
   }
-  std::vector<double> beside, between;
+  if (all.empty()) return;
+  const double first_s = std::ranges::min_element(all, {}, &Profiling::began_s)->began_s;
+  std::vector<double> before, beside, after;
   for (const serving::Timeline& request : run.requests) {
     if (request.outcome != serving::Outcome::answered) continue;
     const double first = request.token_s.front();
     const bool waited = std::ranges::any_of(
         all, [&](const Profiling& one) { return one.began_s < first && request.arrival_s < one.ended_s; });
-    (waited ? beside : between).push_back(first - request.arrival_s);
+    (waited ? beside : first <= first_s ? before : after).push_back(first - request.arrival_s);
   }
-  if (all.empty()) return;
   const auto p99 = [&](const metrics::StoredMetric& metric, const std::vector<double>& seconds) {
     if (!seconds.empty()) add(result, metric, metrics::summarize(seconds).p99 * kMilliseconds, origin);
   };
+  p99(metrics::kFirstTokenBeforeProfilings, before);
   p99(metrics::kFirstTokenWhileProfiling, beside);
-  p99(metrics::kFirstTokenBetweenProfilings, between);
+  p99(metrics::kFirstTokenAfterProfilings, after);
 }
 
 /// Describes the point's requests as one sample of the cell; returns the score of each answer.
@@ -219,20 +219,21 @@ SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task
                               double rate) {
   SampleOutcome outcome;
   const storage::Policy& policy = *method.placement();
-  ContextLibrary library(model, task.facts, forms_of(method, point), place_of(task, point, folder), policy);
+  ContextLibrary library(model, task.facts, forms_of(method, *point.set), place_of(task, point, folder), policy);
   const Origin origin = origin_of(task.contexts);
   double now = 0;
   for (const size_t i : point.before.order) {
     std::optional<std::vector<storage::Form>> known;
-    if (chooses(method)) known = point.profiles[i];
+    if (chooses(method)) known = point.set->profiles[i];
     library.add(
-        task.asked[i].id, [originals = point.originals, i] { return originals->read(i); }, now++, std::move(known),
+        task.asked[i].id, [&point, i] { return point.set->originals->read(i); }, now++, std::move(known),
         point.before.uses[i]);
   }
   library.rearrange();
   add_lost_utility(outcome.result, policy, library.store().books());
   StoredExecutor executor(model, task, point, library, policy);
   const ServingRun run = serving::serve(std::move(load), executor, batch_settings(task.serving));
+  executor.finish_moves();
   outcome.failure = trouble_of(run);
   if (!outcome.failure.empty()) return outcome;
   describe_run(outcome.result, task, point, executor.engine(), run, rate, origin);
@@ -243,48 +244,19 @@ SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task
   return outcome;
 }
 
-/// A new folder, removed by the destructor.
-class ScratchFolder {
- public:
-  explicit ScratchFolder(const std::filesystem::path& parent) {
-    std::string name = parent / "kvarena-contexts-XXXXXX";
-    std::error_code error;
-    std::filesystem::create_directories(parent, error);
-    if (error || ::mkdtemp(name.data()) == nullptr) {
-      fail({.place = parent.string(),
-            .found = error ? error.message() : std::strerror(errno),
-            .expected = "a place for a folder of stored contexts",
-            .action = "make it writable or choose another"});
-    }
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 }  // namespace
 
 std::vector<SampleOutcome> evaluate_stored_contexts(Transformer& model, const StoredContextsTask& task,
-                                                    std::span<const EvaluatedMethod> methods) {
-  const ScratchFolder folder(task.folder);
-  StoredPoint point = read_point(model, task, methods, folder.path() / "originals");
-  const double disk = task.contexts.disk_bytes_per_s;
-  point.disk_bytes_per_s = disk == 0 ? storage::disk_read_rate(folder.path() / "probe") : disk;
+                                                    const StoredSet& set, std::span<const EvaluatedMethod> methods) {
+  const StoredPoint point = read_point(model, task, set);
   const ServingPoint load{
       .settings = task.serving, .requests = point.asks.size(), .point = task.point, .seed = task.seed};
   return outcomes_of(methods, [&](const EvaluatedMethod& evaluated) -> SampleOutcome {
     double rate = 0;
     serving::Load arrivals = load_of(load, point.capacity, rate);
     if (evaluated.method->placement() != nullptr) {
-      return evaluate_policy(model, task, point, *evaluated.method, folder.path() / "disk", std::move(arrivals), rate);
+      return evaluate_policy(model, task, point, *evaluated.method, set.folder.path() / "disk", std::move(arrivals),
+                             rate);
     }
     if (evaluated.reference) return evaluate_full(model, task, point, std::move(arrivals), rate);
     return {.failure =

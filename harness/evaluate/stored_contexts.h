@@ -15,6 +15,8 @@ namespace kvarena::evaluate {
 using AnswerSimilarity =
     std::function<double(const Request& request, std::span<const int32_t> answer, std::span<const int32_t> full)>;
 
+struct StoredSet;
+
 struct StoredContextsTask {
   const experiment::ServingSettings& serving;
   const experiment::ContextSettings& contexts;
@@ -30,9 +32,9 @@ struct StoredContextsTask {
 /// questions. Full KV first, all requests at once: the capacity that loads are shares of, and the answers that others
 /// are compared with. Then every method at the same arrival times with all contexts stored, as contexts.past_requests
 /// requests by the same popularity left them, and placed anew where a policy does that: a placement policy begins a
-/// request with the context's cache; full KV reads the whole prompt. A context is moved or compressed after the request
-/// that it served has its first token, outside of the clock; profiling anew takes its time on it, in passes that have
-/// room and while no request runs.
+/// request with the context's cache; full KV reads the whole prompt. A context is moved or compressed beside the passes
+/// behind the one in which its request began; requests that ask the store meanwhile wait for that. Profiling anew is in
+/// passes that have room and in the time while no request runs. All of it is on the clock.
 ///
 /// Values as evaluate_serving()'s on the measured clock, where scores are similarities; served_score their mean. And
 /// memory_hits, disk_hits, remote_hits, recomputed_contexts (shares of requests), cache_load_ms, cache_restore_ms
@@ -40,12 +42,13 @@ struct StoredContextsTask {
 /// there in the end), original_bytes where forms are made later, lost_utility_s of a policy of known utility over a
 /// dozen contexts at most (seconds a use, of the placement before the first request, below the exact optimum's),
 /// reprofiled_contexts, and, where there are such,
-/// profiling_p99_time_to_first_token_ms of requests that waited while a context was profiled anew and
-/// quiet_p99_time_to_first_token_ms of the others. Series by request: answer_similarity, answered_ms (since the run
-/// began, NaN for a request without an answer), request_tokens of the whole prompt. Events: context_stored for each
-/// context as it lies in the end, context_profiled.
+/// profiling_p99_time_to_first_token_ms of requests that waited while a context was profiled anew and the same with
+/// before_ and after_ of those that came before the first such time, and of the others. Series by request:
+/// answer_similarity, answered_ms (since the run began, NaN for a request without an answer), request_tokens of the
+/// whole prompt. Events: context_stored for each context as it lies in the end, context_profiled.
 [[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_stored_contexts(Transformer& model,
                                                                               const StoredContextsTask& task,
+                                                                              const StoredSet& set,
                                                                               std::span<const EvaluatedMethod> methods);
 
 }  // namespace kvarena::evaluate

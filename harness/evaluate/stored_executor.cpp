@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "harness/engine/session/request_bytes.h"
-
 namespace kvarena::evaluate {
 namespace {
 
@@ -35,18 +33,23 @@ StoredExecutor::StoredExecutor(Transformer& model, const StoredContextsTask& tas
       engine_(model, requests(), task.facts) {}
 
 serving::PassResult StoredExecutor::run(const serving::PassPlan& plan) {
-  const std::vector<PassMember*> beside = profiling_members(plan);
-  serving::PassResult result = engine_.run(plan, beside);
-  for (; !loaded_.empty(); loaded_.pop_front()) {
-    library_->used(task_->asked[loaded_.front()].id, static_cast<double>(++uses_));
-  }
   const auto start = SteadyClock::now();
+  const std::vector<PassMember*> beside = profiling_members(plan);
+  const auto passing = SteadyClock::now();
+  serving::PassResult result = engine_.run(plan, beside);
+  const double passed = seconds_since(passing);
+  const auto seconds = [&] { return result.seconds + seconds_since(start) - passed; };
+  for (; !loaded_.empty(); loaded_.pop_front()) {
+    beside_passes([this, &context = task_->asked[loaded_.front()], now = ++uses_] {
+      library_->used(context.id, static_cast<double>(now));
+    });
+  }
   if (profiling_ && !beside.empty()) profiling_->passed();
-  result.seconds += seconds_since(start);
-  take_profiling(plan.at_s + result.seconds);
+  take_profiling(plan.at_s + seconds());
   for (const serving::RequestProgress& progress : result.progress) {
     if (progress.finished) watch(static_cast<size_t>(progress.request));
   }
+  result.seconds = seconds();
   return result;
 }
 
@@ -77,24 +80,45 @@ std::vector<ServedRequest> StoredExecutor::requests() {
 }
 
 /// The load takes the time that it takes on a thread of its own, and is the run's from the pass that asked for it on.
+/// A cache that is lost is computed on the thread of the passes.
 std::future<BroughtPrompt> StoredExecutor::begin(size_t request) {
   const std::string& context = task_->asked[point_->asks[request].context].id;
-  return std::async(std::launch::async, [this, request, &context, bring = library_->ask(context)] {
+  return std::async(std::launch::async, [this, request, &context] {
     const auto start = SteadyClock::now();
+    const auto locked = [this](const auto& work) {
+      const std::lock_guard lock(library_lock_);
+      return work();
+    };
+    const stored::ContextLibrary::Bring bring = locked([&] { return library_->ask(context); });
     auto brought = std::make_shared<stored::BroughtCache>(bring());
+    const auto take = [this, &context, brought] { return library_->came(context, std::move(*brought)); };
+    auto loaded = std::make_shared<std::optional<stored::LoadedCache>>();
+    if (brought->cache) *loaded = locked(take);
     const double seconds = seconds_since(start);
     return BroughtPrompt{.cache =
-                             [this, request, &context, brought] {
-                               stored::LoadedCache loaded = library_->came(context, std::move(*brought));
+                             [this, request, locked, take, loaded] {
+                               if (!*loaded) *loaded = locked(take);
                                loaded_.push_back(point_->asks[request].context);
-                               begun_[request] = {.tier = loaded.tier,
-                                                  .profiled = loaded.form.quality,
-                                                  .load_s = loaded.load_s,
-                                                  .restore_s = loaded.restore_s};
-                               return std::move(loaded.cache);
+                               begun_[request] = {.tier = (*loaded)->tier,
+                                                  .profiled = (*loaded)->form.quality,
+                                                  .load_s = (*loaded)->load_s,
+                                                  .restore_s = (*loaded)->restore_s};
+                               return std::move((*loaded)->cache);
                              },
                          .seconds = seconds};
   });
+}
+
+void StoredExecutor::beside_passes(std::function<void()> work) {
+  moving_ = std::async(std::launch::async, [this, before = std::move(moving_), work = std::move(work)]() mutable {
+    if (before.valid()) before.get();
+    const std::lock_guard lock(library_lock_);
+    work();
+  });
+}
+
+void StoredExecutor::finish_moves() {
+  if (moving_.valid()) moving_.get();
 }
 
 void StoredExecutor::watch(size_t request) {
@@ -122,17 +146,16 @@ std::vector<PassMember*> StoredExecutor::profiling_members(const serving::PassPl
     profiling_since_s_ = plan.at_s;
     original_ = std::async(std::launch::async, [this, context] {
       stored::stand_behind_passes();
-      return point_->originals->read(context);
+      return point_->set->originals->read(context);
     });
   }
   if (!profiling_) {
     if (original_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
-    profiling_ = start_profile(*model_, *task_, *point_, context, original_.get(), recent_[context]);
+    profiling_ = start_profile(*model_, *task_, *point_->set, context, original_.get(), recent_[context]);
   }
-  const int64_t bytes = full_cache_bytes(*model_, static_cast<int64_t>(task_->asked[context].tokens.size()));
-  const int64_t fit = plan.room.bytes / std::max<int64_t>(1, bytes);
   const int64_t most = task_->contexts.profiling_answers.value_or(plan.room.requests);
-  return profiling_->next({.answers = std::min({plan.room.requests, fit, most}), .tokens = plan.room.tokens});
+  return profiling_->next(
+      {.answers = std::min(plan.room.requests, most), .tokens = plan.room.tokens, .bytes = plan.room.bytes});
 }
 
 void StoredExecutor::take_profiling(double now) {
@@ -140,10 +163,12 @@ void StoredExecutor::take_profiling(double now) {
   const size_t context = drifted_.front();
   std::vector<storage::Form> profile = profiling_->profile();
   for (size_t form = 0; form < profile.size(); ++form) {
-    profile[form].ready_s = point_->profiles[context][form].ready_s;  // sizes are as they were
+    profile[form].ready_s = point_->set->profiles[context][form].ready_s;  // sizes are as they were
   }
-  library_->reprofile(task_->asked[context].id, std::move(profile));
-  library_->rearrange();
+  beside_passes([this, &id = task_->asked[context].id, profile = std::move(profile)]() mutable {
+    library_->reprofile(id, std::move(profile));
+    library_->rearrange();
+  });
   profilings_.push_back({.context = context, .began_s = profiling_since_s_, .ended_s = now});
   profiling_.reset();
   drifted_.pop_front();

@@ -1,9 +1,11 @@
 #pragma once
-// The engine's passes over stored contexts, with the work of the store and the profiler between them.
+// The engine's passes over stored contexts, with the work of the store and the profiler beside them.
 
 #include <deque>
+#include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -29,9 +31,9 @@ struct Profiling {
   double ended_s = 0;
 };
 
-/// Caches come beside passes, on threads of their own. A context moves or is compressed after the pass in which its
-/// request began, outside of the clock. Profiling anew is in passes that have room beside their requests, and in the
-/// time without any. Everything given must outlive it.
+/// Caches come beside passes, on threads of their own. A context moves or is compressed beside the passes behind the
+/// one in which its request began; who asks the library meanwhile waits. Profiling anew is in passes that have room
+/// beside their requests, and in the time without any. Everything given must outlive it.
 class StoredExecutor final : public serving::Executor {
  public:
   StoredExecutor(Transformer& model, const StoredContextsTask& task, const StoredPoint& point,
@@ -43,6 +45,8 @@ class StoredExecutor final : public serving::Executor {
   void drop(int64_t request) override { engine_.drop(request); }
   serving::PassResult run(const serving::PassPlan& plan) override;
   double idle(const serving::PassPlan& empty, double seconds) override;
+  /// Waits until all contexts lie where they should. Throws what the store threw on its own threads.
+  void finish_moves();
 
   [[nodiscard]] const ServingEngine& engine() const { return engine_; }
   [[nodiscard]] const std::vector<Begun>& begun() const { return begun_; }
@@ -52,6 +56,8 @@ class StoredExecutor final : public serving::Executor {
  private:
   [[nodiscard]] std::vector<ServedRequest> requests();
   [[nodiscard]] std::future<BroughtPrompt> begin(size_t request);
+  /// Does `work` on the library on a thread of its own, when all that came before it is done.
+  void beside_passes(std::function<void()> work);
   /// Compares an answer with its form's profile; a context that has drifted waits for being profiled anew.
   void watch(size_t request);
   /// Members of profiling for a pass with such room.
@@ -75,6 +81,8 @@ class StoredExecutor final : public serving::Executor {
   std::unique_ptr<stored::ProfileRun> profiling_;         // of drifted_.front()
   double profiling_since_s_ = 0;
   std::vector<Profiling> profilings_;
+  std::mutex library_lock_;
+  std::future<void> moving_;  // the newest of beside_passes(), which waits for the others
   ServingEngine engine_;
 };
 

@@ -398,7 +398,7 @@ void ContextSettings::parameters(ParameterVisitor& p) {
       .min(0)
       .doc("rate of the link that a cache comes over from memory; 0, as for the others: as fast as it really is");
   p("disk_bytes_per_s", disk_bytes_per_s).min(0).doc("from the disk, unless its files really take longer");
-  p("remote_bytes_per_s", remote_bytes_per_s).min(0).doc("from the remote tier");
+  p("remote_bytes_per_s", remote_bytes_per_s).min(0).doc("from the remote tier, which lies in this process's memory");
   p("remote_latency_ms", remote_latency_ms).min(0).doc("before its first byte");
   p("train_questions", train_questions).min(1).doc("of each context, to profile its forms with");
   p("test_questions", test_questions).min(1).doc("of each context, that requests ask");
@@ -408,6 +408,9 @@ void ContextSettings::parameters(ParameterVisitor& p) {
           "contexts' own sentences");
   p("quality", quality).doc("a metric of texts: an answer scored against full KV's");
   p("popularity", popularity).min(0).doc("the i-th context is asked about in proportion to i^-popularity");
+  p("popularity_shift", popularity_shift)
+      .min(0)
+      .doc("from half of the requests on, context i is asked about as context i - popularity_shift was before");
   p("past_requests", past_requests)
       .min(0)
       .doc(

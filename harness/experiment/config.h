@@ -168,9 +168,9 @@ struct ContextSettings {
   double disk_share = 1;
   std::optional<int64_t> memory_bytes;  // instead of the share
   std::optional<int64_t> disk_bytes;
-  double memory_bytes_per_s = 20e9;  // rate of a read; 0: not emulated
-  double disk_bytes_per_s = 2e9;
-  double remote_bytes_per_s = 1e9;
+  double memory_bytes_per_s = 0;  // rate of a read; 0: not emulated
+  double disk_bytes_per_s = 0;
+  double remote_bytes_per_s = 1e9;  // nothing here is remote
   double remote_latency_ms = 1;
   int64_t train_questions = 2;  // questions of each context to profile it with
   int64_t test_questions = 4;
@@ -178,6 +178,7 @@ struct ContextSettings {
   std::string quality = "embedding_similarity";  // the metric that compares an answer with full KV's
   int64_t past_requests = 0;                     // requests before the first that counts
   double popularity = 1;                         // the i-th context is asked about in proportion to i^-popularity
+  int64_t popularity_shift = 0;                  // halfway, context i is asked about as i - popularity_shift was
   int64_t drift_answers = 3;
   std::optional<int64_t> profiling_answers;  // at a time, of profiling anew; absent: as many as max_running leaves
 

@@ -12,7 +12,7 @@ KVARENA_METRIC(
                 "what room the tiers gave, and in which forms contexts ended.",
      .source = "Feng et al. 2025 (EvicPress), Figures 7 to 12",
      .stored = {kMemoryHits, kDiskHits, kRemoteHits, kRecomputedContexts, kCacheLoadMs, kCacheRestoreMs,
-                kPeakMemoryBytes, kPeakDiskBytes, kKeepInMemory, kKeepOnDisk, kReprofiledContexts,
-                kFirstTokenWhileProfiling, kFirstTokenBetweenProfilings, kOriginalBytes}});
+                kPeakMemoryBytes, kPeakDiskBytes, kKeepInMemory, kKeepOnDisk, kLostUtility, kReprofiledContexts,
+                kFirstTokenBeforeProfilings, kFirstTokenWhileProfiling, kFirstTokenAfterProfilings, kOriginalBytes}});
 
 }  // namespace kvarena::metrics

@@ -109,12 +109,12 @@ TEST(ContextsSection, EveryCaptionSaysWhatIsAskedAndHowOften) {
     EXPECT_NE(caption.find("asked about alike, 60 times before"), std::string::npos) << caption;
   }
   for (CellData& each : data.cells)
-    each.row.cell.engine_json = R"({"contexts": {"questions": "q.jsonl", "popularity": 1.5}})";
+    each.row.cell.engine_json = R"({"contexts": {"questions": "q.jsonl", "popularity": 1.5, "popularity_shift": 3}})";
   sentences = contexts_section(data);
   caption_asking(*sentences, data);
   const std::string file = sentences->tables.front().caption;
   EXPECT_NE(file.find("Questions: of q.jsonl. Contexts are asked about in proportion to their rank to the power of "
-                      "-1.5, from the first request on."),
+                      "-1.5, their ranks 3 further halfway, from the first request on."),
             std::string::npos)
       << file;
 }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "harness/cache/shared_front.h"
 #include "harness/core/error.h"
+#include "harness/engine/session/request_bytes.h"
 
 namespace kvarena::stored {
 
@@ -49,9 +51,11 @@ QueryAnswers::QueryAnswers(Transformer& model, std::shared_ptr<const ModelFacts>
     : model_(&model),
       facts_(std::move(facts)),
       context_(context),
-      cache_(&cache),
+      cache_(cache.clone()),
       queries_(queries),
-      answers_(queries.size()) {}
+      answers_(queries.size()) {
+  share_front(cache_);
+}
 
 QueryAnswers::~QueryAnswers() = default;
 
@@ -60,14 +64,23 @@ void QueryAnswers::start() {
   std::vector<int32_t> tokens(context_.begin(), context_.end());
   tokens.insert(tokens.end(), query.tokens.begin(), query.tokens.end());
   running_.push_back(
-      std::make_unique<Answering>(started_, std::make_unique<PromptRun>(*model_, tokens, facts_, cache_->clone())));
+      std::make_unique<Answering>(started_, std::make_unique<PromptRun>(*model_, tokens, facts_, cache_.clone())));
   ++started_;
 }
 
+int64_t QueryAnswers::that_fit(int64_t bytes) const {
+  int64_t grown = 0;
+  for (const Query& query : queries_) grown = std::max(grown, std::ssize(query.tokens) + query.stop.max_new_tokens);
+  const int64_t context = std::ssize(context_);
+  const int64_t one = full_cache_bytes(*model_, std::min(context, kernels::kChunk) + grown);
+  return std::max<int64_t>(0, bytes - full_cache_bytes(*model_, context)) / std::max<int64_t>(1, one);
+}
+
 std::vector<PassMember*> QueryAnswers::next(const AnswerRoom& room) {
+  const int64_t most = std::min(room.answers, that_fit(room.bytes));
   std::vector<PassMember*> members;
   int64_t left = room.tokens;
-  for (size_t i = 0; static_cast<int64_t>(i) < room.answers && left > 0; ++i) {
+  for (size_t i = 0; static_cast<int64_t>(i) < most && left > 0; ++i) {
     if (i == running_.size()) {
       if (started_ == queries_.size()) break;
       start();

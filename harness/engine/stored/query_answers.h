@@ -19,8 +19,9 @@ struct Query {
 
 /// Room for answers in one pass.
 struct AnswerRoom {
-  int64_t answers = std::numeric_limits<int64_t>::max();  // at a time: each has a copy of the cache
+  int64_t answers = std::numeric_limits<int64_t>::max();  // at a time
   int64_t tokens = std::numeric_limits<int64_t>::max();
+  int64_t bytes = std::numeric_limits<int64_t>::max();  // of one copy of the cache and what answers add to it
 };
 
 /// Answers that do not depend on how passes are shared. Everything given must outlive it.
@@ -41,11 +42,13 @@ class QueryAnswers {
  private:
   class Answering;
   void start();
+  /// Answers at a time that so many bytes have room for.
+  [[nodiscard]] int64_t that_fit(int64_t bytes) const;
 
   Transformer* model_;
   std::shared_ptr<const ModelFacts> facts_;
   std::span<const int32_t> context_;
-  const KvCache* cache_;
+  KvCache cache_;  // that answers grow clones of
   std::span<const Query> queries_;
   const Method full_;
   std::vector<std::vector<int32_t>> answers_;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -10,6 +11,7 @@
 #include "harness/cache/hierarchical_segment.h"
 #include "harness/cache/layer_cache.h"
 #include "harness/cache/quantized_segment.h"
+#include "harness/cache/shared_front.h"
 #include "tests/support/random_entries.h"
 
 namespace kvarena {
@@ -216,6 +218,59 @@ TEST(SharedCaches, TheProcessHoldsSharedEntriesOnce) {
   EXPECT_EQ(held(), full + few.bytes());  // what is kept was copied, nothing else
   { const KvCache gone = std::move(cache); }
   EXPECT_EQ(held(), few.bytes());
+}
+
+/// Bytes that the process holds more when four clones of a cache have grown by `n` entries each.
+int64_t grown(const KvCache& cache, int64_t n) {
+  const int64_t before = MemoryLedger::process().current(Tier::device);
+  std::vector<KvCache> clones;
+  for (int i = 0; i < 4; ++i) {
+    clones.push_back(cache.clone());
+    for (LayerCache& layer : clones.back().layers) append(layer, n, cache.length);
+  }
+  return MemoryLedger::process().current(Tier::device) - before;
+}
+
+TEST(SharedCaches, GrowingClonesShareTheFront) {
+  constexpr int64_t kLong = 1100;
+  const int64_t entry = 2 * kShape.kv_heads * kShape.head_dim * 2;
+  for (const bool ragged : {false, true}) {
+    KvCache cache(kLayers, kShape);
+    for (LayerCache& layer : cache.layers) {
+      append(layer, kLong, 0);
+      std::vector<std::vector<int32_t>> kept(2, std::vector<int32_t>(1030));
+      for (auto& head : kept) std::iota(head.begin(), head.end(), 7);
+      kept[1].resize(600);
+      if (ragged) layer.tail().keep(kept);
+    }
+    cache.length = kLong;
+    const std::vector<float> before = content(cache);
+    const int64_t bytes = cache.bytes();
+    EXPECT_GE(grown(cache, 3), 4 * bytes);
+    share_front(cache);
+    EXPECT_EQ(cache.layers[0].segments().size(), 2U);
+    EXPECT_EQ(cache.layers[0].segments()[0]->entries(0), 1024);
+    EXPECT_EQ(cache.layers[0].segments()[0]->entries(1), ragged ? 512 : 1024);
+    EXPECT_EQ(cache.bytes(), bytes) << "cells are as full as they were";
+    EXPECT_LT(grown(cache, 3), 4 * kLayers * entry * 112) << "what chunks leave over, and new cells";
+    std::vector<float> after = content(cache);
+    std::vector<float> sorted = before;
+    std::ranges::sort(sorted);
+    std::ranges::sort(after);
+    EXPECT_EQ(after, sorted) << "nothing is lost";
+  }
+}
+
+TEST(SharedCaches, ShortTailsAndWindowsStayWhole) {
+  KvCache few = full_cache();
+  share_front(few);
+  EXPECT_EQ(few.layers[0].segments().size(), 1U);
+  LayerShape windowed = kShape;
+  windowed.window = 700;
+  KvCache window(1, windowed);
+  append(window.layers[0], 1100, 0);
+  share_front(window);
+  EXPECT_EQ(window.layers[0].segments().size(), 1U);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/engine/model_facts.h"
+#include "harness/evaluate/stored_point.h"
 #include "harness/method/registry.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_model.h"
@@ -52,19 +53,21 @@ class StoredContexts : public ::testing::Test {
     return asked;
   }
 
+  StoredContextsTask task() const {
+    return {.serving = serving_,
+            .contexts = settings_,
+            .asked = asked_,
+            .facts = facts_,
+            .folder = scratch_.path(),
+            .similarity = similarity_};
+  }
+
   std::vector<SampleOutcome> evaluate(const std::vector<json>& specs) {
     std::vector<EvaluatedMethod> methods;
     for (const json& spec : specs)
       methods.push_back(
           {.method = make_method(spec, "test"), .reference = spec.at("name").get<std::string>() == "full"});
-    return evaluate_stored_contexts(model_,
-                                    {.serving = serving_,
-                                     .contexts = settings_,
-                                     .asked = asked_,
-                                     .facts = facts_,
-                                     .folder = scratch_.path(),
-                                     .similarity = similarity_},
-                                    methods);
+    return evaluate_stored_contexts(model_, task(), *read_stored_set(model_, task(), methods), methods);
   }
 
   static double value(const SampleOutcome& outcome, const std::string& metric, Clock clock = Clock::none) {
@@ -226,6 +229,36 @@ TEST_F(StoredContexts, ProfilingAnewWaitsForRoomBesideTheRequests) {
   ASSERT_EQ(room.failure, "");
   EXPECT_GT(value(room, "reprofiled_contexts"), 0);
   EXPECT_GT(value(room, "profiling_p99_time_to_first_token_ms", Clock::measured), 0);
+  EXPECT_GT(value(room, "before_profiling_p99_time_to_first_token_ms", Clock::measured), 0) << "drift shows in answers";
+}
+
+TEST_F(StoredContexts, PopularityShiftsHalfway) {
+  settings_.popularity = 20;  // all ask about one context, the first and then the third
+  settings_.popularity_shift = 2;
+  const auto set = read_stored_set(model_, task(), {});
+  const StoredPoint point = read_point(model_, task(), *set);
+  for (size_t r = 0; r < point.asks.size(); ++r) EXPECT_EQ(point.asks[r].context, r < 15 ? 0U : 2U) << r;
+}
+
+TEST_F(StoredContexts, PointsShareWhatWasReadAndProfiledOnce) {
+  int profiled = 0;
+  similarity_ = [&](const Request& request, std::span<const int32_t> answer, std::span<const int32_t> full) {
+    profiled += request.sample->id == "train" ? 1 : 0;
+    return agreement(request, answer, full);
+  };
+  serving_.load = {0.4, 0.8};
+  std::vector<EvaluatedMethod> methods;
+  methods.push_back({.method = make_method({{"name", "evicpress"}, {"reprofile_threshold", 2}}, "test")});
+  StoredContextsTask each = task();
+  const auto set = read_stored_set(model_, each, methods);
+  const int once = profiled;
+  EXPECT_EQ(once, 5 * 2 * 2) << "contexts, questions, forms";
+  for (each.point = 0; each.point < 2; ++each.point) {
+    const SampleOutcome outcome = evaluate_stored_contexts(model_, each, *set, methods)[0];
+    ASSERT_EQ(outcome.failure, "");
+    EXPECT_DOUBLE_EQ(hits(outcome), 1);
+  }
+  EXPECT_EQ(profiled, once);
 }
 
 TEST_F(StoredContexts, RatesOfZeroAreThoseOfTheMachine) {

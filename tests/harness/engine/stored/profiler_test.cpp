@@ -9,6 +9,7 @@
 #include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/request_bytes.h"
 #include "harness/method/registry.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_model.h"
@@ -40,8 +41,8 @@ class Profiler : public ::testing::Test {
       queries_.push_back({.tokens = tiny_prompt(static_cast<int64_t>(4 + i), 50 + i), .stop = {.max_new_tokens = 8}});
     }
   }
-  std::shared_ptr<const Prefill> context(uint64_t i = 0) {
-    return std::make_shared<const Prefill>(prefill(model_, tiny_prompt(90, i), {}, kPrefillChunk, facts_));
+  std::shared_ptr<const Prefill> context(uint64_t i = 0, int64_t tokens = 90) {
+    return std::make_shared<const Prefill>(prefill(model_, tiny_prompt(tokens, i), {}, kPrefillChunk, facts_));
   }
 
   Transformer model_;
@@ -51,20 +52,31 @@ class Profiler : public ::testing::Test {
 };
 
 TEST_F(Profiler, AnswersAreThoseOfEachQueryByItself) {
-  const auto shared = context();
-  const Prefill& prompt = *shared;
-  const auto together = answer_queries(model_, facts_, prompt.tokens, prompt.cache, queries_);
-  ASSERT_EQ(together.size(), queries_.size());
-  for (size_t i = 0; i < queries_.size(); ++i) {
-    std::vector<int32_t> tokens = prompt.tokens;
-    tokens.insert(tokens.end(), queries_[i].tokens.begin(), queries_[i].tokens.end());
-    const Prefill whole = prefill(model_, tokens, {}, kPrefillChunk, facts_);
-    const Method full;
-    const auto session = start_session(model_, whole, full, {.stop = queries_[i].stop});
-    Session* const one[] = {session.get()};
-    run_together(model_, one);
-    EXPECT_EQ(together[i], session->tokens) << "query " << i;
+  for (const int64_t length : {90, 1100}) {  // answers share the front of the longer one
+    const auto shared = context(0, length);
+    const Prefill& prompt = *shared;
+    const auto together = answer_queries(model_, facts_, prompt.tokens, prompt.cache, queries_);
+    ASSERT_EQ(together.size(), queries_.size());
+    for (size_t i = 0; i < queries_.size(); ++i) {
+      std::vector<int32_t> tokens = prompt.tokens;
+      tokens.insert(tokens.end(), queries_[i].tokens.begin(), queries_[i].tokens.end());
+      const Prefill whole = prefill(model_, tokens, {}, kPrefillChunk, facts_);
+      const Method full;
+      const auto session = start_session(model_, whole, full, {.stop = queries_[i].stop});
+      Session* const one[] = {session.get()};
+      run_together(model_, one);
+      EXPECT_EQ(together[i], session->tokens) << "query " << i << " behind " << length;
+    }
   }
+}
+
+TEST_F(Profiler, AnswersWaitForRoomForWhatTheyAdd) {
+  const auto prompt = context(0, 1100);
+  QueryAnswers answers(model_, facts_, prompt->tokens, prompt->cache, queries_);
+  const int64_t cache = full_cache_bytes(model_, 1100), one = full_cache_bytes(model_, 512 + 6 + 8);
+  EXPECT_TRUE(answers.next({.bytes = cache + one - 1}).empty());
+  EXPECT_EQ(answers.next({.bytes = cache + 2 * one}).size(), 2U);
+  EXPECT_EQ(answers.next({}).size(), 3U);
 }
 
 TEST_F(Profiler, QualityIsTheMeanOverQueriesOfWhatTheFormReallyAnswers) {

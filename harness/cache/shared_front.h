@@ -1,0 +1,14 @@
+#pragma once
+// A division of a cache into what its clones share for good and what each of them grows.
+
+#include "harness/cache/layer_cache.h"
+#include "kernels/attention/attention.h"
+
+namespace kvarena {
+
+/// Moves all but each head's newest entries out of the tails into segments in front, so that a clone that grows takes
+/// memory of its own for fewer than kernels::kChunk entries and what it appends. Attention cuts runs there anyway: no
+/// bit changes. Tails with windows, whose entries leave, and with remembered numbers stay as they are.
+void share_front(KvCache& cache);
+
+}  // namespace kvarena
