@@ -215,7 +215,8 @@ Document equal_bytes_report(const ExperimentData& data, double share) {
                                    chosen.ranked.size(), models.front(), fmt::join(data.workloads(), ", "), 100 * share,
                                    data.baseline()),
                        "Limits: one small model, short prompts, few samples of one seed; intervals are over samples, "
-                       "and ranks inside them are noise. Settings beside the budget are the authors' own."},
+                       "and ranks inside them are noise. Settings beside the budget are the authors'; weights that a "
+                       "method learns were fitted here, on few texts."},
       .provenance = provenance(data)};
   document.sections.push_back(ranking(ranked.data, chosen, share));
   document.sections.push_back(quality_section(ranked.data, {&ranked, 1}));

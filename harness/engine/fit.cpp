@@ -7,6 +7,7 @@
 #include "harness/core/error.h"
 #include "harness/core/files.h"
 #include "harness/engine/fitted_file.h"
+#include "harness/method/drafter_file.h"
 #include "harness/method/layer_view.h"
 #include "harness/model/safetensors.h"
 #include "kernels/common/dtype.h"
@@ -191,14 +192,7 @@ FittedWeights import_fitted(const ModelFacts& facts, const Fitter& fitter, const
           .found = "none of the tensors that are wanted",
           .expected = fmt::format("names that end in {}", fmt::join(artifact.wanted, ", "))});
   }
-  for (const char* key : {"hidden_size", "transformer_layer_config.hidden_size"}) {
-    const auto found = weights.metadata.find(key);
-    if (found == weights.metadata.end() || found->second == std::to_string(facts.hidden_size)) continue;
-    fail({.place = fmt::format("{}: {}", (folder / "config.json").string(), key),
-          .found = found->second,
-          .expected = fmt::format("{}, as {} has it", facts.hidden_size, facts.name),
-          .action = "It belongs to another model."});
-  }
+  DrafterFile(weights).require_sizes_of(facts);
   weights.metadata["imported"] = folder.filename().string();
   weights.place = output.string();
   const bool bf16 = fits_bf16(weights.tensors);

@@ -50,6 +50,17 @@ int64_t DrafterFile::count(const std::string& key) const {
   return static_cast<int64_t>(*value);
 }
 
+void DrafterFile::require_sizes_of(const ModelFacts& model) const {
+  for (const auto& [key, own] : {std::pair{"hidden_size", model.hidden_size}, {"vocab_size", model.vocab_size}}) {
+    const auto size = number(key);
+    if (!size || *size == static_cast<double>(own)) continue;
+    fail({.place = place(key),
+          .found = fmt::format("{}", *size),
+          .expected = fmt::format("{}, as {} has it", own, model.name),
+          .action = "take a head that was trained for this model"});
+  }
+}
+
 bool DrafterFile::flag(const std::string& key) const {
   const auto found = weights_->metadata.find(key);
   return found != weights_->metadata.end() && found->second == "true";

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/method/fitted.h"
+#include "harness/method/model_facts.h"
 #include "kernels/matmul/matmul.h"
 
 namespace kvarena {
@@ -29,6 +30,8 @@ class DrafterFile {
   [[nodiscard]] int64_t count(const std::string& key) const;
   /// Whether a key is there and true.
   [[nodiscard]] bool flag(const std::string& key) const;
+  /// Throws UserError when config.json has another hidden_size or vocab_size than the model: the head is another's.
+  void require_sizes_of(const ModelFacts& model) const;
   /// "FOLDER/config.json: KEY", for messages.
   [[nodiscard]] std::string place(const std::string& key) const;
 

@@ -14,8 +14,9 @@ namespace {
 
 constexpr int64_t kDrafterWindow = 2048;  // EAGLE-3 drafters are trained on so many positions
 
-/// An artifact says which model it is for; a drafter's folder does not.
+/// An artifact says which model it is for, a drafter's folder its sizes alone.
 void require_model(const FittedWeights& weights, const ModelFacts& model) {
+  DrafterFile(weights).require_sizes_of(model);
   const auto noted = [&](const char* key) {
     const auto found = weights.metadata.find(key);
     return found != weights.metadata.end() ? found->second : std::string();

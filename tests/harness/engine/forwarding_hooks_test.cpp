@@ -47,11 +47,11 @@ class Recorder final : public AttentionHooks, private kernels::AttentionReader {
   void read(const kernels::ProbabilityRows& /*rows*/) override {}
 };
 
-/// A cache of one layer with `n` entries.
-KvCache cache_of(int64_t n) {
-  KvCache cache(1, kShape);
+/// A cache with `n` entries in each layer.
+KvCache cache_of(int64_t n, int64_t layers = 1) {
+  KvCache cache(layers, kShape);
   const std::vector<float> rows = testing::random_floats(n * 32, "rows");
-  cache.layers[0].append(rows.data(), rows.data(), n, 32, 0);
+  for (LayerCache& layer : cache.layers) layer.append(rows.data(), rows.data(), n, 32, 0);
   cache.length = n;
   return cache;
 }
@@ -109,6 +109,27 @@ TEST(ForwardingHooks, AReloadHandsOnEveryCall) {
   ReloadHooks hooks(offloaded);
   hooks.forward_to(&recorder);
   expect_forwarded(hooks, recorder);
+}
+
+/// Each layer takes a quarter of a second over the link, a pass over none of them: only one that waits for all before
+/// it begins would find the last one there.
+TEST(ForwardingHooks, APassBeginsBeforeTheLastLayerHasCome) {
+  KvCache full = cache_of(64, 4);
+  const int64_t bytes = full.bytes();
+  const auto tiers = std::make_shared<storage::Hierarchy>(std::vector<storage::TierSettings>{
+      {.tier = Tier::host, .link = {.name = "slow", .bytes_per_s = static_cast<double>(bytes)}}});
+  OffloadedCache offloaded(full, tiers, Tier::host);
+  ReloadHooks hooks(offloaded);
+  offloaded.begin_reload();
+  const std::vector<int32_t> tokens = {3};
+  hooks.before_pass(full, tokens);
+  EXPECT_EQ(full.layers[0].entries(0), 64) << "the first layer is there";
+  EXPECT_FALSE(offloaded.arrived());
+  for (int64_t layer = 0; layer < 4; ++layer) {
+    EXPECT_EQ(full.layers[layer].entries(0), 64) << layer;
+    EXPECT_EQ(offloaded.arrived(), layer == 3) << layer;
+    hooks.before_attention(layer, full.layers[layer], {});
+  }
 }
 
 }  // namespace

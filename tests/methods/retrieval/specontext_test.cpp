@@ -550,6 +550,18 @@ TEST_F(SpeContextTest, AnImportedDrafterIsFoundByItsModelAndRefusedByAnother) {
     EXPECT_NE(said.find("a head for tiny (fingerprint " + facts->fingerprint.substr(0, 12)), std::string::npos) << said;
     EXPECT_NE(said.find("one for another (fingerprint " + others->fingerprint.substr(0, 12)), std::string::npos);
   }
+  config.vocab_size = 160;
+  const auto worded = model_facts(testing::tiny_model(2, {}, config));
+  Request drafting({{"name", "specontext"}, {"tokens", 9}, {"head", kDrafter}}, kGrouped, *worded);
+  try {
+    drafting.start(tokens_);
+    ADD_FAILURE() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("vocab_size: found 128, expected 160, as another has it"),
+              std::string::npos)
+        << error.what();
+  }
+  config.vocab_size = 128;
   config.hidden_size = 128;
   const Transformer wide = testing::tiny_model(2, {}, config);
   try {
