@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -131,9 +132,11 @@ void ContextFolder::read_index() {
   }
 }
 
-void ContextFolder::write_index(const std::map<std::string, Entry>& index) const {
+void ContextFolder::write_index() {
+  index_is_old_ = together_;
+  if (together_) return;
   json objects = json::object();
-  for (const auto& [key, entry] : index) objects[key] = {{"bytes", entry.bytes}, {"sha256", entry.sha256}};
+  for (const auto& [key, entry] : index_) objects[key] = {{"bytes", entry.bytes}, {"sha256", entry.sha256}};
   write_file(folder_ / kIndex, json{{"sha256", sha256(objects.dump())}, {"objects", objects}}.dump());
 }
 
@@ -163,26 +166,25 @@ void ContextFolder::forget_lost() {
     fs::remove(file.path());
     ++damage_.unknown_files;
   }
-  if (changed) write_index(index_);
+  if (changed) write_index();
 }
 
 void ContextFolder::put(const std::string& key, std::span<const std::byte> bytes) {
   // The old object goes first: a key never names bytes that its checksum is not of.
   remove(key);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  std::map<std::string, Entry> next = index_;
-  next[key] = {.bytes = static_cast<int64_t>(bytes.size()), .sha256 = sha256(bytes)};
   try {
     write_file(file_of(key), text);
     leave_page_cache(file_of(key));
     if (between_write_and_index) between_write_and_index();
-    write_index(next);
+    index_[key] = {.bytes = static_cast<int64_t>(bytes.size()), .sha256 = sha256(bytes)};
+    write_index();
   } catch (...) {
+    index_.erase(key);
     std::error_code ignored;
     fs::remove(file_of(key), ignored);
     throw;
   }
-  index_ = std::move(next);
 }
 
 std::shared_ptr<const StoredObject> ContextFolder::open(const std::string& key) {
@@ -212,9 +214,27 @@ std::optional<std::vector<std::byte>> ContextFolder::get(const std::string& key)
 
 void ContextFolder::remove(const std::string& key) {
   if (index_.erase(key) == 0) return;
-  write_index(index_);
+  write_index();
   std::error_code ignored;  // a file that stays is unknown at the next opening
   fs::remove(file_of(key), ignored);
+}
+
+bool ContextFolder::together(const std::function<void()>& changes) {
+  KVARENA_ASSERT(!together_, "changes within changes");
+  together_ = true;
+  try {
+    changes();
+  } catch (...) {
+    together_ = false;
+    throw;
+  }
+  together_ = false;
+  try {
+    if (std::exchange(index_is_old_, false)) write_index();
+  } catch (const UserError&) {
+    return false;
+  }
+  return true;
 }
 
 std::vector<std::string> ContextFolder::keys() const {

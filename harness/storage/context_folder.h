@@ -47,7 +47,8 @@ class StoredObject {
 };
 
 /// A file for each object and an index of keys, lengths and SHA-256. An object is written whole, then added to the
-/// index, which is replaced whole: a crash at any moment loses the object in work alone. For one thread; a second
+/// index, which is replaced whole: a crash at any moment loses the object in work alone, or those that change
+/// together. For one thread; a second
 /// process, or a second instance, is refused. Removes files of the names that it gives, and no others.
 class ContextFolder {
  public:
@@ -65,6 +66,9 @@ class ContextFolder {
   /// The object of a key; nothing when there is none, or when it is damaged, which then is forgotten.
   [[nodiscard]] std::optional<std::vector<std::byte>> get(const std::string& key);
   void remove(const std::string& key);
+  /// Makes several changes, and replaces the index once, after them; false when the disk refuses that, and the changes
+  /// last until the folder is closed. Throws what `changes` throws.
+  [[nodiscard]] bool together(const std::function<void()>& changes);
 
   [[nodiscard]] bool contains(const std::string& key) const { return index_.contains(key); }
   [[nodiscard]] std::vector<std::string> keys() const;
@@ -83,12 +87,14 @@ class ContextFolder {
   };
   void require_own() const;
   void read_index();
-  void write_index(const std::map<std::string, Entry>& index) const;
+  void write_index();
   void forget_lost();
 
   std::filesystem::path folder_;
   FileLock lock_;
   std::map<std::string, Entry> index_;
+  bool together_ = false;  // the index is written later
+  bool index_is_old_ = false;
   FolderDamage damage_;
 };
 

@@ -43,8 +43,12 @@ std::optional<Fetched> ContextStore::fetch(const std::string& key, double now) {
   return fetched;
 }
 
-void ContextStore::use(const std::string& key, double now) {
-  if (const auto it = ids_.find(key); it != ids_.end()) carry_out(books_.access(it->second, now));
+void ContextStore::use_all(std::span<const std::string> keys, double now) {
+  std::vector<int64_t> ids;
+  for (const std::string& key : keys) {
+    if (const auto it = ids_.find(key); it != ids_.end()) ids.push_back(it->second);
+  }
+  if (!ids.empty()) carry_out(books_.access_all(ids, now));
 }
 
 std::optional<Reading> ContextStore::ask(const std::string& key) {
@@ -81,13 +85,21 @@ std::optional<Fetched> ContextStore::get(const std::string& key) {
   return whole ? std::optional(std::move(fetched)) : std::nullopt;
 }
 
-void ContextStore::put(const std::string& key, std::vector<Form> forms, double now, int64_t accesses) {
-  if (const auto it = ids_.find(key); it != ids_.end()) forget(it->second);
-  const int64_t id = next_id_++;
-  ids_[key] = id;
-  held_[id] = {.key = key, .block = nullptr};
-  carry_out(
-      books_.store({.id = id, .forms = std::move(forms), .accesses = accesses, .stored_at = now, .last_access = now}));
+void ContextStore::put_all(std::vector<Newcomer> newcomers, double now) {
+  std::vector<Context> contexts;
+  for (Newcomer& one : newcomers) {
+    if (const auto it = ids_.find(one.key); it != ids_.end()) forget(it->second);
+    const int64_t id = next_id_++;
+    ids_[one.key] = id;
+    held_[id] = {.key = one.key, .block = nullptr};
+    contexts.push_back({.id = id,
+                        .forms = std::move(one.forms),
+                        .accesses = one.accesses,
+                        .stored_at = now,
+                        .last_access = now,
+                        .importance = one.importance});
+  }
+  carry_out(books_.store_all(std::move(contexts)));
 }
 
 void ContextStore::profile(const std::string& key, std::vector<Form> forms) {
@@ -96,15 +108,20 @@ void ContextStore::profile(const std::string& key, std::vector<Form> forms) {
 
 void ContextStore::rearrange() { carry_out(books_.rearrange()); }
 
-/// The books have made their moves already; a context whose bytes cannot follow is forgotten by both.
+/// The books have made their moves already; a context whose bytes cannot follow is forgotten by both. An index that the
+/// disk refuses is written with the next moves: this store knows what lies there.
 void ContextStore::carry_out(const std::vector<Move>& moves) {
-  std::vector<int64_t> lost;
-  for (const Move& step : moves) {
-    if (std::ranges::find(lost, step.id) != lost.end()) continue;
-    const Context* context = books_.find(step.id);
-    if (!move(held_.at(step.id), *context, step)) lost.push_back(step.id);
-  }
-  for (const int64_t id : lost) forget(id);
+  const auto all = [&] {
+    std::vector<int64_t> lost;
+    for (const Move& step : moves) {
+      if (std::ranges::find(lost, step.id) != lost.end()) continue;
+      const Context* context = books_.find(step.id);
+      if (!move(held_.at(step.id), *context, step)) lost.push_back(step.id);
+    }
+    for (const int64_t id : lost) forget(id);
+  };
+  if (folder_ == nullptr) return all();
+  if (!folder_->together(all)) ++counts_.refused_writes;
 }
 
 /// False when the bytes are gone or the tier takes none.
@@ -131,23 +148,27 @@ bool ContextStore::move(Held& held, const Context& context, const Move& move) {
   return true;
 }
 
-/// Nothing when a file is gone.
+/// Nothing when a file is gone. Bytes of several contexts come beside each other where their links differ.
 std::optional<Reading> ContextStore::open(const Held& held, const Form& form, int64_t tier) {
   Reading reading{.form = form, .tier = tier_of(tier), .bytes = {}};
   if (reading.tier == Tier::disk) {
     std::shared_ptr<const StoredObject> object = folder_->open(held.key);
     if (object == nullptr) return std::nullopt;
-    reading.bytes = [object, bytes = form.bytes, link = disk_.get()](const Reading::Take& take) {
-      bool whole = false;
-      link->carry(bytes, 1, [&] { whole = std::ssize(object->bytes()) == bytes && object->whole(); }).wait();
-      if (whole) take(object->bytes());
-      return whole;
+    const auto whole = std::make_shared<bool>(false);
+    const auto way = std::make_shared<Transfer>(disk_->carry(form.bytes, 1, [object, whole, bytes = form.bytes] {
+      *whole = std::ssize(object->bytes()) == bytes && object->whole();
+    }));
+    reading.bytes = [object, whole, way](const Reading::Take& take) {
+      way->wait();
+      if (*whole) take(object->bytes());
+      return *whole;
     };
     return reading;
   }
-  reading.bytes = [block = held.block, bytes = form.bytes,
-                   link = &hierarchy_->load(reading.tier)](const Reading::Take& take) {
-    link->carry(bytes, 1, [] {}).wait();  // whoever takes the bytes reads them: their own time is theirs
+  // Whoever takes the bytes reads them: their own time is theirs.
+  const auto way = std::make_shared<Transfer>(hierarchy_->load(reading.tier).carry(form.bytes, 1, [] {}));
+  reading.bytes = [block = held.block, way](const Reading::Take& take) {
+    way->wait();
     if (!block->memory().empty()) {
       take(block->memory());
     } else {

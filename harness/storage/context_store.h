@@ -25,7 +25,8 @@ struct StoreTier {
   LinkSpec disk_link;  // disk tier: least time of reads, one after another; a spec that emulates nothing adds none
 };
 
-/// A stored context's bytes, on their way. The store may move the context meanwhile, and must outlive this.
+/// A stored context's bytes, on their way since they were asked for. The store may move the context meanwhile, and must
+/// outlive this.
 struct Reading {
   using Take = std::function<void(std::span<const std::byte>)>;
   Form form;
@@ -42,11 +43,19 @@ struct Fetched {
   Tier tier = Tier::host;  // tier from which the bytes came
 };
 
+/// A context that comes to the store.
+struct Newcomer {
+  std::string key;
+  std::vector<Form> forms;
+  int64_t accesses = 1;   // uses so far, this one counted
+  double importance = 1;  // share of its tokens that requests need
+};
+
 struct StoreCounts {
   std::map<Tier, int64_t> hits;
   int64_t misses = 0;          // never stored
   int64_t damaged = 0;         // stored, but the bytes were damaged or gone
-  int64_t refused_writes = 0;  // a tier took no more than it had; the context was forgotten
+  int64_t refused_writes = 0;  // a tier took no more than it had; the context was forgotten, or an index is old
 };
 
 /// For one thread at a time, but for what ask() gives. The policy and the hierarchy must outlive it.
@@ -70,14 +79,20 @@ class ContextStore {
   /// The two halves of fetch(), for a caller that answers before it moves contexts: get() gives the bytes, counted as a
   /// hit or a miss; use() may promote the context and demote others, and ignores one that is gone by then.
   [[nodiscard]] std::optional<Fetched> get(const std::string& key);
-  void use(const std::string& key, double now);
+  void use(const std::string& key, double now) { use_all({&key, 1}, now); }
+  /// One use of several that were asked for together.
+  void use_all(std::span<const std::string> keys, double now);
   /// The two halves of get(), for a caller that goes on while bytes come: ask() opens the context, nothing when it is
   /// not stored or gone; came() counts what the reading brought, and forgets the context that was damaged.
   [[nodiscard]] std::optional<Reading> ask(const std::string& key);
   void came(const std::string& key, const Reading& reading, bool whole);
   /// Stores a new context; replaces one of the same key. The policy may put it on any tier, demote others or give them
   /// other forms. `accesses`: uses so far, this one counted.
-  void put(const std::string& key, std::vector<Form> forms, double now, int64_t accesses = 1);
+  void put(const std::string& key, std::vector<Form> forms, double now, int64_t accesses = 1) {
+    put_all({{.key = key, .forms = std::move(forms), .accesses = accesses}}, now);
+  }
+  /// Stores several that come together, as put() does.
+  void put_all(std::vector<Newcomer> newcomers, double now);
   /// Replaces the forms of a stored context: other qualities or sizes (TieredContexts::profile).
   void profile(const std::string& key, std::vector<Form> forms);
   /// Places all contexts anew where the policy does that; nothing otherwise.

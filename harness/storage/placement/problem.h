@@ -34,7 +34,7 @@ struct Choice {
   bool operator==(const Choice&) const = default;
 };
 
-/// One stored context, as policies see it.
+/// One stored context, or one chunk of it that lies by itself, as policies see it.
 struct Context {
   int64_t id = 0;
   std::vector<Form> forms;  // at least one; the first is how it comes, uncompressed unless all are compressed alike
@@ -42,6 +42,7 @@ struct Context {
   int64_t accesses = 1;    // the store counts as one
   double stored_at = 0;    // on any clock that only goes forward
   double last_access = 0;  // on the same clock
+  double importance = 1;   // share of its tokens that requests need
 
   [[nodiscard]] const Form& form(const Choice& choice) const { return forms[static_cast<size_t>(choice.form)]; }
   [[nodiscard]] int64_t bytes() const { return form(at).bytes; }

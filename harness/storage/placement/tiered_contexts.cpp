@@ -29,25 +29,39 @@ Context& TieredContexts::at(int64_t id) {
 }
 
 std::vector<Move> TieredContexts::store(Context context) {
-  KVARENA_ASSERT(find(context.id) == nullptr, fmt::format("context {} twice", context.id));
-  KVARENA_ASSERT(!context.forms.empty(), fmt::format("context {} without a form", context.id));
-  context.at = policy_->first(context, tiers_);
-  contexts_.push_back(std::move(context));
-  placed_.push_back(false);
+  std::vector<Context> one;
+  one.push_back(std::move(context));
+  return store_all(std::move(one));
+}
+
+std::vector<Move> TieredContexts::store_all(std::vector<Context> contexts) {
+  for (Context& context : contexts) {
+    KVARENA_ASSERT(find(context.id) == nullptr, fmt::format("context {} twice", context.id));
+    KVARENA_ASSERT(!context.forms.empty(), fmt::format("context {} without a form", context.id));
+    context.at = policy_->first(context, tiers_);
+    contexts_.push_back(std::move(context));
+    placed_.push_back(false);
+  }
   std::vector<Context> plan = contexts_;
   settle(*policy_, tiers_, plan);
   return carry_out(plan);
 }
 
-std::vector<Move> TieredContexts::access(int64_t id, double now) {
-  Context& context = at(id);
-  ++context.accesses;
-  context.last_access = now;
+std::vector<Move> TieredContexts::access_all(std::span<const int64_t> ids, double now) {
+  std::vector<size_t> read;
+  for (const int64_t id : ids) {
+    Context& context = at(id);
+    ++context.accesses;
+    context.last_access = now;
+    read.push_back(static_cast<size_t>(&context - contexts_.data()));
+  }
   if (const int64_t after = policy_->rearranges_after(); after > 0 && ++reads_ >= after) return rearrange();
-  const int64_t up = first_tier_for(context.bytes(), tiers_);
-  if (!policy_->promotes_on_hit() || up >= context.at.tier) return {};
+  const auto rises = [&](size_t i) { return first_tier_for(contexts_[i].bytes(), tiers_) < contexts_[i].at.tier; };
+  if (!policy_->promotes_on_hit() || std::ranges::none_of(read, rises)) return {};
   std::vector<Context> plan = contexts_;
-  plan[static_cast<size_t>(&context - contexts_.data())].at.tier = up;
+  for (const size_t i : read) {
+    if (rises(i)) plan[i].at.tier = first_tier_for(plan[i].bytes(), tiers_);
+  }
   settle(*policy_, tiers_, plan);
   return carry_out(plan);
 }
@@ -119,8 +133,8 @@ std::vector<Move> TieredContexts::carry_out(const std::vector<Context>& plan) {
     const auto before = pending.size();
     for (size_t k = 0; k < pending.size();) {
       const size_t index = pending[k];
-      const bool newcomer = !placed_[index] && pending.size() > 1;
-      if (!newcomer && try_move(index, plan[index].at, moves)) {
+      const bool waits = !placed_[index] && placed_[pending.front()];
+      if (!waits && try_move(index, plan[index].at, moves)) {
         pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(k));
       } else {
         ++k;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "harness/storage/placement/policy.h"
@@ -28,8 +29,12 @@ class TieredContexts {
   /// Adds a new context; its `at` is decided here. Returns the moves, its own last. Throws InternalError when the id is
   /// there already.
   std::vector<Move> store(Context context);
+  /// Adds several together: room is made once.
+  std::vector<Move> store_all(std::vector<Context> contexts);
   /// Records a read at `now`. Places all contexts anew after as many reads as the policy says.
-  std::vector<Move> access(int64_t id, double now);
+  std::vector<Move> access(int64_t id, double now) { return access_all({&id, 1}, now); }
+  /// Records one read of several.
+  std::vector<Move> access_all(std::span<const int64_t> ids, double now);
   /// Replaces a context's forms: other qualities and sizes; `at.form` must still name the form that is held, in its
   /// bytes. Takes effect with the next decision.
   void profile(int64_t id, std::vector<Form> forms);

@@ -158,6 +158,37 @@ TEST(ContextFolder, ACrashBetweenFileAndIndexLeavesNoObject) {
   }
 }
 
+TEST(ContextFolder, ChangesMadeTogetherAreListedTogether) {
+  const TemporaryFolder scratch;
+  {
+    ContextFolder folder(scratch.path());
+    folder.put("a", bytes_of(1, 100));
+    ASSERT_TRUE(folder.together([&] {
+      folder.put("b", bytes_of(2, 100));
+      folder.put("c", bytes_of(3, 100));
+      folder.remove("a");
+      EXPECT_EQ(folder.get("c"), bytes_of(3, 100)) << "there at once";
+    }));
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ContextFolder folder(scratch.path());
+    (void)folder.together([&] {
+      folder.put("b", bytes_of(4, 100));
+      folder.put("d", bytes_of(5, 100));
+      ::_exit(7);
+    });
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(WEXITSTATUS(status), 7);
+  ContextFolder folder(scratch.path());
+  EXPECT_EQ(folder.keys(), (std::vector<std::string>{"b", "c"}));
+  EXPECT_EQ(folder.damage().unknown_files, 1) << "d";
+  EXPECT_FALSE(folder.get("b").has_value()) << "it was changing when the program ended";
+  EXPECT_EQ(folder.get("c"), bytes_of(3, 100));
+}
+
 TEST(ContextFolder, AFullDiskLeavesTheFolderAsItWas) {
   const TemporaryFolder scratch;
   const pid_t child = ::fork();

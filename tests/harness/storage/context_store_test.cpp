@@ -101,6 +101,21 @@ TEST_F(Store, ContextsMoveDownAndComeBackWithTheirBytes) {
   EXPECT_EQ(store->counts().misses, 1);
 }
 
+TEST_F(Store, ReadingsComeBesideEachOtherWhereTheirLinksDiffer) {
+  std::vector<storage::TierSettings> slow = settings();
+  for (storage::TierSettings& one : slow) one.link = {.name = "slow", .bytes_per_s = 1800};  // 0.5 s
+  hierarchy_ = std::make_shared<const storage::Hierarchy>(slow);
+  const auto store = open(recency_, 900, 0);
+  store->put_all({{.key = "0", .forms = forms(900)}, {.key = "1", .forms = forms(900)}}, 0);
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Reading> readings = {*store->ask("0"), *store->ask("1")};
+  EXPECT_NE(readings[0].tier, readings[1].tier);
+  for (const Reading& reading : readings) EXPECT_TRUE(reading.bytes([](auto) {}));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_GE(seconds, 0.5);
+  EXPECT_LT(seconds, 0.95);
+}
+
 TEST_F(Store, AReadingGivesTheBytesItWasAskedForWhereverTheyGoMeanwhile) {
   const auto store = open(recency_, 1000, 1000);
   for (int i = 0; i < 3; ++i) store->put(fmt::format("{}", i), forms(900), i);

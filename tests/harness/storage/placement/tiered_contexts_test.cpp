@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <numeric>
+
 #include "harness/core/error.h"
 
 namespace kvarena::storage {
@@ -57,6 +60,43 @@ TEST(TieredContexts, RoomIsMadeFromTheBottomUpBeforeANewContextComes) {
   EXPECT_EQ(books.used(1), 10);
   EXPECT_EQ(books.used(2), 10);
   EXPECT_EQ(books.written(0), 30);
+}
+
+TEST(TieredContexts, SeveralThatComeTogetherFindRoomThatWasMadeOnce) {
+  const Oldest promotes(true);
+  TieredContexts books(tiers(10, 10), promotes);
+  (void)books.store(of_bytes(0, 10));
+  std::vector<Move> moves = books.store_all({of_bytes(1, 4), of_bytes(2, 4), of_bytes(3, 4)});
+  ASSERT_EQ(moves.size(), 4U);
+  EXPECT_EQ(moves[0].id, 0);  // twelve bytes are too many, but its ten go first and the oldest newcomer after it
+  EXPECT_EQ(moves[0].to->tier, 2);
+  EXPECT_EQ(books.find(1)->at.tier, 1);
+  EXPECT_EQ(books.used(0), 8);
+  EXPECT_LE(books.peak(0), 10);
+  const std::vector<int64_t> read = {1, 3};
+  EXPECT_TRUE(books.access_all(read, 9).empty()) << "the oldest leaves again";
+  for (const int64_t id : {1, 3}) EXPECT_EQ(books.find(id)->accesses, 2);
+  EXPECT_EQ(books.find(2)->accesses, 1);
+}
+
+TEST(TieredContexts, TenThousandChunksSettleInSeconds) {
+  constexpr int64_t kContexts = 12, kChunks = 900;
+  const Oldest promotes(true);
+  TieredContexts books(tiers(2 * kChunks, 4 * kChunks), promotes);
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t context = 0; context < kContexts; ++context) {
+    std::vector<Context> chunks;
+    for (int64_t i = 0; i < kChunks; ++i) chunks.push_back(of_bytes(context * kChunks + i, 1));
+    (void)books.store_all(std::move(chunks));
+  }
+  std::vector<int64_t> read(kChunks);
+  for (int64_t context = 0; context < kContexts; ++context) {
+    std::iota(read.begin(), read.end(), context * kChunks);
+    (void)books.access_all(read, 1e6);
+  }
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 60) << "3 s alone";
+  EXPECT_EQ(books.used(0), 2 * kChunks);
+  EXPECT_EQ(books.used(1), 4 * kChunks);
 }
 
 TEST(TieredContexts, AContextLargerThanATierSkipsIt) {
