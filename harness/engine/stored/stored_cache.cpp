@@ -2,80 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <optional>
-
 #include "harness/cache/byte_stream.h"
 #include "harness/core/error.h"
 #include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/stored/saved_entries.h"
 #include "harness/method/codec.h"
 #include "harness/method/stream_codec.h"
-#include "kernels/common/parallel.h"
 
 namespace kvarena {
 namespace {
 
 constexpr uint32_t kMagic = 0x3243564b;  // "KVC2"
-
-/// Entries first .. first+count-1 of a head, as cells.
-void put_head(CacheWriter& to, const EntrySegment& tail, int64_t head, int64_t first, int64_t count) {
-  tail.save(head, first, count, to.grow(static_cast<size_t>(tail.saved_bytes(count))));
-}
-
-/// Entries that follow each other: the position of the first, their number, cells of each head.
-void put_dense(CacheWriter& to, const EntrySegment& tail, int64_t first, int64_t count) {
-  to.put<int64_t>(count);
-  to.put<int64_t>(count > 0 ? tail.position(0, first) : 0);
-  for (int64_t head = 0; head < tail.shape().kv_heads && count > 0; ++head) put_head(to, tail, head, first, count);
-}
-
-/// Entries of each head by themselves: their number, positions, cells.
-void put_ragged(CacheWriter& to, const EntrySegment& tail) {
-  for (int64_t head = 0; head < tail.shape().kv_heads; ++head) {
-    const std::vector<int32_t> positions = tail.positions(head);
-    to.put<int64_t>(static_cast<int64_t>(positions.size()));
-    to.put_all(std::span<const int32_t>(positions));
-    put_head(to, tail, head, 0, static_cast<int64_t>(positions.size()));
-  }
-}
-
-/// Entries that were found in the stored bytes, and the segment that takes them.
-struct FoundEntries {
-  EntrySegment* to = nullptr;
-  std::vector<EntrySegment::SavedHead> heads;
-  std::optional<int64_t> position;  // absent where heads hold their own
-};
-
-FoundEntries find_dense(CacheReader& from, EntrySegment& to) {
-  FoundEntries found{.to = &to,
-                     .heads = std::vector<EntrySegment::SavedHead>(static_cast<size_t>(to.shape().kv_heads))};
-  const int64_t count = from.get_count(to.shape().entry_bytes());
-  found.position = from.get<int64_t>();
-  for (EntrySegment::SavedHead& head : found.heads) {
-    head.count = count;
-    head.bytes = from.take(static_cast<size_t>(to.saved_bytes(count)));
-  }
-  return found;
-}
-
-FoundEntries find_ragged(CacheReader& from, EntrySegment& to) {
-  FoundEntries found{.to = &to};
-  for (int64_t head = 0; head < to.shape().kv_heads; ++head) {
-    EntrySegment::SavedHead& saved = found.heads.emplace_back();
-    saved.count = from.get_count(static_cast<int64_t>(sizeof(int32_t)) + to.saved_bytes(1));
-    from.get_vector(saved.positions, static_cast<size_t>(saved.count));
-    saved.bytes = from.take(static_cast<size_t>(to.saved_bytes(saved.count)));
-  }
-  return found;
-}
-
-/// Copies what was found into cells, on all cores: segments are of different layers, or follow each other in one.
-void take_in(std::span<const FoundEntries> found) {
-  kernels::parallel_for(std::ssize(found), [&](int64_t i) {
-    const FoundEntries& one = found[static_cast<size_t>(i)];
-    one.to->append_saved(one.heads, one.position);
-  });
-}
 
 /// [front as it is][frames][rest as it is]
 void put_stream(CacheWriter& to, const Prefill& prompt, const StreamCodecMethod& method) {
