@@ -7,6 +7,7 @@
 namespace kvarena {
 
 std::shared_ptr<SharedModel> Transformer::helper(const std::string& name) {
+  const std::lock_guard lock(impl_->helping);
   std::shared_ptr<SharedModel>& held = impl_->helpers[name];
   if (held) return held;
   OpenedModel opened = open_model(find_model(name));

@@ -101,7 +101,8 @@ class Transformer {
   void offload_to(std::unique_ptr<Offload> device);
   /// Another checkpoint that helps this model (a drafter, a speculative model), by what find_model() takes: in the same
   /// stored forms, on the same device. Opened when it is first asked for and held as long as this model. Throws
-  /// UserError when it is absent or does not fit. Requests take turns with its forward().
+  /// UserError when it is absent or does not fit; opening it meets no pass of this model. Thread-safe once it is open:
+  /// requests take turns with its passes (SharedModel::turn).
   [[nodiscard]] std::shared_ptr<SharedModel> helper(const std::string& name);
 
   [[nodiscard]] const ModelConfig& config() const;

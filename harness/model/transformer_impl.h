@@ -3,6 +3,7 @@
 // caches, recompute.cpp those that replace entries, with rows that host_rows.cpp takes through the layers.
 
 #include <map>
+#include <mutex>
 
 #include "harness/model/activations.h"
 #include "harness/model/attention_projections.h"
@@ -19,7 +20,8 @@ struct Transformer::Impl {
   TransformerOptions options;
   ModelWeights weights;
   std::unique_ptr<Offload> device;                              // null: the host computes everything
-  std::map<std::string, std::shared_ptr<SharedModel>> helpers;  // by name
+  std::map<std::string, std::shared_ptr<SharedModel>> helpers;  // by name; guarded by helping
+  std::mutex helping;
   RopeFrequencies ropes[2];   // frequencies of the rotated channels, in the order of Activations::turns
   RopeFrequencies rotation;   // frequencies of a whole head in the cache, where ropes[0] rotates
   float embedding_scale = 1;  // factor on embeddings

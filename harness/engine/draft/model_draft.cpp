@@ -21,6 +21,7 @@ ModelDraft::ModelDraft(const Transformer& target, std::shared_ptr<SharedModel> d
           .expected = fmt::format("the target's, {}", target.config().vocab_size),
           .action = "draft with a model of the same family, or where the target's tokenizer is known"});
   }
+  const std::lock_guard turn(shared_->turn);
   constexpr size_t chunk = 512;
   const std::span<const int32_t> tokens = prompt.tokens;
   for (size_t done = 0; done < tokens.size(); done += chunk) {
@@ -34,6 +35,7 @@ std::span<const float> ModelDraft::feed(std::span<const int32_t> tokens) {
 }
 
 void ModelDraft::begin(const DraftRound& round) {
+  const std::lock_guard turn(shared_->turn);
   drafts_.clear();
   const int64_t room = model_->config().max_position - static_cast<int64_t>(round.history.size());
   const int64_t limit = std::min(round.limit, room);

@@ -87,6 +87,7 @@ void TextDraft::follow_text() {
 }
 
 int32_t TextDraft::next_token() {
+  const std::lock_guard turn(shared_->turn);
   constexpr int64_t chunk = 512;
   const auto count = static_cast<int64_t>(ids_.size());
   if (cache_.length == count) cache_.truncate(count - 1);
