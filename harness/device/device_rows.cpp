@@ -26,12 +26,10 @@ class DeviceModel::Impl::Rows final : public RowStream {
     at_ = std::make_unique<Place>();
   }
 
-  void load(std::span<const int32_t> prompt, std::span<const int32_t> positions) override {
+  void load(std::span<const int32_t> tokens, std::span<const int32_t> positions) override {
     const kernels::CudaDeviceScope here(m_->device);
     rows_ = std::ssize(positions);
     end_ = std::max<int64_t>(cache_.length(), positions.back() + 1);
-    std::vector<int32_t> tokens;
-    for (const int32_t position : positions) tokens.push_back(prompt[static_cast<size_t>(position)]);
     const auto* index = static_cast<const int32_t*>(at_->lists.upload(tokens.data(), rows_ * 4, stream()));
     m_->weights.embedding.gather_rows(index, rows_, at_->residuals.room(rows_ * hidden()), hidden(), stream());
 

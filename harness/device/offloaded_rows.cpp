@@ -30,8 +30,8 @@ OffloadedRows::~OffloadedRows() {
   if (!alike_) host_->mirror.reset();
 }
 
-void OffloadedRows::load(std::span<const int32_t> prompt, std::span<const int32_t> positions) {
-  guarded([&] { rows_->load(prompt, positions); });
+void OffloadedRows::load(std::span<const int32_t> tokens, std::span<const int32_t> positions) {
+  guarded([&] { rows_->load(tokens, positions); });
   *computed_ += std::ssize(positions);
 }
 

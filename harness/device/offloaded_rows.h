@@ -20,7 +20,7 @@ class OffloadedRows final : public RowStream {
   OffloadedRows(const OffloadedRows&) = delete;
   OffloadedRows& operator=(const OffloadedRows&) = delete;
 
-  void load(std::span<const int32_t> prompt, std::span<const int32_t> positions) override;
+  void load(std::span<const int32_t> tokens, std::span<const int32_t> positions) override;
   [[nodiscard]] QkvRows entries(const RowBlock& block) override;
   void pass(const RowBlock& block, const Store& store, const Watch& watch) override;
   void keep(std::span<const int32_t> rows) override;

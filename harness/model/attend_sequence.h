@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "harness/cache/entry_segment.h"
 #include "harness/model/qkv_rows.h"
 #include "harness/model/transformer.h"
 
@@ -20,8 +21,15 @@ struct AttentionMemory {
   float* lse = nullptr;       // [q_len, q_heads], natural logarithm of the softmax denominators
 };
 
-/// Appends to the layer's cache, lets hooks select, attends, and lets hooks observe. `rows` are those of the pass's
-/// tokens; `hidden` as in queries_of().
+/// Writes fresh entries at their positions, ascending: over old ones, or behind them where the cache ends.
+void store_at(LayerCache& cache, const QkvRows& rows, std::span<const int32_t> positions);
+
+/// Attends each row to the entries of `held` up to its own, at `places`, ascending.
+void attend_at(const EntrySegment& held, std::span<const int32_t> places, const QkvRows& rows,
+               const AttentionMemory& memory);
+
+/// Appends to the layer's cache, or replaces entries of it, lets hooks select, attends, and lets hooks observe. `rows`
+/// are those of the pass's tokens; `hidden` as in queries_of().
 void attend_sequence(int64_t layer, const SequencePass& pass, const QkvRows& rows, const float* hidden,
                      const AttentionMemory& memory);
 

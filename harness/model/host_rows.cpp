@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <memory>
 
+#include "harness/model/attend_sequence.h"
 #include "harness/model/products.h"
 #include "harness/model/row_stream.h"
 #include "harness/model/transformer_impl.h"
-#include "kernels/attention/attention.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace kvarena {
@@ -20,13 +20,11 @@ class Transformer::Impl::Rows final : public RowStream {
         half_(model.config.turned_dim() / 2),
         rotations_(model.config.two_rotations() ? 2 : 1) {}
 
-  void load(std::span<const int32_t> prompt, std::span<const int32_t> positions) override {
+  void load(std::span<const int32_t> tokens, std::span<const int32_t> positions) override {
     rows_ = std::ssize(positions);
     positions_.assign(positions.begin(), positions.end());
-    std::vector<int32_t> tokens;
-    for (const int32_t position : positions) tokens.push_back(prompt[static_cast<size_t>(position)]);
     model_.embed_rows(tokens, stream_.at_least(rows_ * hidden_));
-    const std::vector<int64_t> lengths(positions.size(), std::ssize(prompt));
+    const std::vector<int64_t> lengths(positions.size(), cache_.prompt_length);
     for (int64_t rotation = 0; rotation < rotations_; ++rotation) {
       model_.tabulate(rotation, positions, lengths, cos_[rotation].at_least(rows_ * half_),
                       sin_[rotation].at_least(rows_ * half_));
@@ -84,35 +82,14 @@ class Transformer::Impl::Rows final : public RowStream {
   }
 
  private:
-  /// Attends each row to the entries up to its own, into `attended`, and the logarithm of its denominators into `lse`.
+  /// Attends into `attended`, with the logarithm of denominators in `lse`.
   void attend(const RowBlock& block, const QkvRows& rows) {
     const LayerShape& shape = model_.shapes[block.layer];
-    const EntrySegment& held = cache_.layers[block.layer].tail();
-    const int64_t q_len = std::ssize(block.places), states = q_len * shape.q_heads;
-    std::vector<int32_t> seen;
-    for (const int32_t place : block.places) seen.push_back(place + 1);
-    std::vector<kernels::HeadRun> runs;
-    for (int64_t head = 0; head < shape.kv_heads; ++head) runs.push_back(held.run(head));
-    const kernels::AttentionState state{.out = model_.attended.at_least(states * shape.head_dim),
-                                        .max = model_.running.at_least(2 * states),
-                                        .sum = model_.running.at_least(2 * states) + states};
-    kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim, shape.sinks);
-    const kernels::AttendProblem problem{.q = rows.q,
-                                         .q_len = q_len,
-                                         .q_token_stride = rows.q_stride,
-                                         .q_head_stride = shape.head_dim,
-                                         .runs = runs.data(),
-                                         .dtype = shape.dtype,
-                                         .seen = seen.data(),
-                                         .window = shape.window,
-                                         .chunked = shape.chunked,
-                                         .state = state};
-    kernels::attend({.problems = {&problem, 1},
-                     .q_heads = shape.q_heads,
-                     .kv_heads = shape.kv_heads,
-                     .head_dim = shape.head_dim,
-                     .scale = attention_scale(shape)});
-    kernels::finish_attention(state, q_len, shape.q_heads, shape.head_dim, model_.lse.at_least(states));
+    const int64_t states = std::ssize(block.places) * shape.q_heads;
+    attend_at(cache_.layers[block.layer].tail(), block.places, rows,
+              {.attended = model_.attended.at_least(states * shape.head_dim),
+               .running = model_.running.at_least(2 * states),
+               .lse = model_.lse.at_least(states)});
   }
 
   Impl& model_;

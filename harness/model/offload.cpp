@@ -1,8 +1,7 @@
 #include "harness/model/offload.h"
 
 #include <algorithm>
-#include <iterator>
-#include <set>
+#include <map>
 #include <vector>
 
 #include "harness/model/transformer_impl.h"
@@ -15,32 +14,44 @@ void Transformer::upload(KvCache& cache, int64_t tokens) {
   if (impl_->device) impl_->device->upload(cache, tokens);
 }
 
-std::span<const float> Transformer::Impl::forward(std::span<const SequencePass> batch) {
-  if (device == nullptr) return run(batch);
-  std::set<int64_t> exits;
-  for (const SequencePass& pass : batch) exits.insert(last_layer(pass));
-  if (exits.size() < 2) return device->forward(batch);
-
-  // One exit after the other; logits go where a single pass would have left them.
-  int64_t wanted = 0;
-  for (const SequencePass& pass : batch) wanted += wanted_rows(pass);
-  float* all = together.at_least(wanted * config.vocab_size);
-  for (const int64_t exit : exits) {
-    std::vector<SequencePass> alike;
-    std::ranges::copy_if(batch, std::back_inserter(alike),
-                         [&](const SequencePass& pass) { return last_layer(pass) == exit; });
-    const float* from = device->forward(alike).data();
-    float* to = all;
-    for (const SequencePass& pass : batch) {
-      const int64_t floats = wanted_rows(pass) * config.vocab_size;
-      if (last_layer(pass) == exit) {
-        std::copy_n(from, floats, to);
-        from += floats;
-      }
-      to += floats;
+/// Numbers of the passes that a device computes together: those that leave behind one layer, and by itself each that
+/// has positions.
+std::vector<std::vector<size_t>> Transformer::Impl::together_on_device(std::span<const SequencePass> batch) const {
+  std::vector<std::vector<size_t>> groups;
+  std::map<int64_t, std::vector<size_t>> by_exit;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (batch[i].positions.empty()) {
+      by_exit[last_layer(batch[i])].push_back(i);
+    } else {
+      groups.push_back({i});
     }
   }
-  return {all, static_cast<size_t>(wanted * config.vocab_size)};
+  for (auto& [exit, alike] : by_exit) groups.push_back(std::move(alike));
+  return groups;
+}
+
+/// One group after the other; logits go where a single pass would have left them.
+std::span<const float> Transformer::Impl::forward(std::span<const SequencePass> batch) {
+  if (device == nullptr) return run(batch);
+  const std::vector<std::vector<size_t>> groups = together_on_device(batch);
+  const bool scattered = std::ranges::any_of(batch, [](const auto& pass) { return !pass.positions.empty(); });
+  if (groups.size() < 2 && !scattered) return device->forward(batch);
+
+  std::vector<int64_t> rows = {0};  // before each pass's
+  for (const SequencePass& pass : batch) rows.push_back(rows.back() + wanted_rows(pass));
+  float* all = together.at_least(rows.back() * config.vocab_size);
+  for (const std::vector<size_t>& group : groups) {
+    std::vector<SequencePass> alike;
+    for (const size_t i : group) alike.push_back(batch[i]);
+    const float* from =
+        alike.front().positions.empty() ? device->forward(alike).data() : rows_on_device(alike.front()).data();
+    for (const size_t i : group) {
+      const int64_t floats = (rows[i + 1] - rows[i]) * config.vocab_size;
+      std::copy_n(from, floats, all + rows[i] * config.vocab_size);
+      from += floats;
+    }
+  }
+  return {all, static_cast<size_t>(rows.back() * config.vocab_size)};
 }
 
 }  // namespace kvarena

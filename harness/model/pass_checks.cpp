@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "harness/core/error.h"
 #include "harness/model/attention_projections.h"
 #include "kernels/cells/cells.h"
@@ -32,6 +35,14 @@ void check_window(const ModelConfig& config, int64_t length) {
   fail({.place = "sequence",
         .found = fmt::format("{} tokens", length),
         .expected = fmt::format("at most {}, the model's window", config.max_position)});
+}
+
+void check_positions(std::span<const int32_t> positions, int64_t length) {
+  KVARENA_ASSERT(std::ranges::is_sorted(positions, std::less_equal{}) && !positions.empty() && positions.front() >= 0,
+                 "positions ascend");
+  const auto fresh = positions.end() - std::ranges::lower_bound(positions, length);
+  KVARENA_ASSERT(fresh == std::max<int64_t>(0, positions.back() + 1 - length),
+                 fmt::format("a gap between a cache of {} and position {}", length, positions.back()));
 }
 
 }  // namespace kvarena

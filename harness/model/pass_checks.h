@@ -17,4 +17,7 @@ void check_tokens(const ModelConfig& config, std::span<const int32_t> tokens);
 /// Throws UserError when a sequence of `length` tokens outgrows the model's window.
 void check_window(const ModelConfig& config, int64_t length);
 
+/// Asserts that positions ascend and leave no gap behind a cache of `length` tokens.
+void check_positions(std::span<const int32_t> positions, int64_t length);
+
 }  // namespace kvarena

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "harness/core/error.h"
+#include "harness/model/attend_sequence.h"
 #include "harness/model/pass_checks.h"
 #include "harness/model/row_stream.h"
 #include "harness/model/transformer_impl.h"
@@ -26,36 +27,11 @@ void append_scattered(EntrySegment& entries, const QkvRows& heads, std::span<con
   }
 }
 
-/// Writes fresh entries at their positions: over old ones, or behind them where the cache ends.
-void store(LayerCache& cache, const QkvRows& heads, std::span<const int32_t> positions) {
-  for (size_t first = 0; first < positions.size();) {
-    const int64_t held = cache.tail().entries(0);
-    size_t end = first + 1;
-    const auto follows = [&](size_t i) {
-      return positions[i] == positions[i - 1] + 1 && (positions[i] < held) == (positions[first] < held);
-    };
-    while (end < positions.size() && follows(end)) ++end;
-    const float* keys = heads.keys + static_cast<int64_t>(first) * heads.kv_stride;
-    const float* values = heads.values + static_cast<int64_t>(first) * heads.kv_stride;
-    const auto count = static_cast<int64_t>(end - first);
-    if (positions[first] < held) {
-      cache.tail().replace(positions[first], keys, values, count, heads.kv_stride);
-    } else {
-      cache.append(keys, values, count, heads.kv_stride, positions[first]);
-    }
-    first = end;
-  }
-}
-
 void check(const Recomputation& what, const ModelConfig& config) {
   const auto n = static_cast<int64_t>(what.tokens.size());
-  KVARENA_ASSERT(std::ranges::is_sorted(what.positions, std::less_equal{}) && !what.positions.empty() &&
-                     what.positions.front() >= 0 && what.positions.back() < n && what.cache->length <= n,
-                 fmt::format("positions ascend in a prompt of {} whose cache holds {}", n, what.cache->length));
-  const auto fresh = std::ranges::lower_bound(what.positions, what.cache->length) - what.positions.begin();
-  KVARENA_ASSERT(
-      std::ssize(what.positions) - fresh == std::max<int64_t>(0, what.positions.back() + 1 - what.cache->length),
-      fmt::format("a gap between a cache of {} and position {}", what.cache->length, what.positions.back()));
+  check_positions(what.positions, what.cache->length);
+  KVARENA_ASSERT(what.positions.back() < n && what.cache->length <= n,
+                 fmt::format("a prompt of {} whose cache holds {}", n, what.cache->length));
   KVARENA_ASSERT(what.pruner == nullptr || (what.cache->length == 0 && what.filter == nullptr),
                  "rows are pruned of a prompt that is computed from nothing");
   check_window(config, n);
@@ -78,7 +54,7 @@ void pass_layer(RowStream& stream, int64_t layer, std::span<const int32_t> rows,
     if (pruner != nullptr) std::iota(places.begin(), places.end(), static_cast<int32_t>(cache.tail().entries(0)));
     const auto take = [&](const QkvRows& fresh) {
       if (places.back() != block.back()) return append_scattered(cache.tail(), fresh, block);
-      store(cache, fresh, block);
+      store_at(cache, fresh, block);
     };
     RowStream::Watch watch;
     if (pruner != nullptr) {
@@ -112,7 +88,7 @@ void filter_rows(RowStream& stream, int64_t layer, std::vector<int32_t>& rows, L
   for_blocks(rows, [&](int64_t first, std::span<const int32_t> block) {
     const QkvRows fresh = stream.entries({.layer = layer, .first = first, .places = block});
     filter.see(layer, block, fresh.keys, fresh.values, fresh.kv_stride, cache);
-    store(cache, fresh, block);
+    store_at(cache, fresh, block);
   });
   close_up(stream, rows, filter.keep(layer, rows));
 }
@@ -123,10 +99,11 @@ Recomputed Transformer::recompute(const Recomputation& what) {
   Impl& m = *impl_;
   check(what, m.config);
   KvCache& cache = *what.cache;
-  const std::unique_ptr<RowStream> stream =
-      m.device ? m.device->rows_of(cache, std::ssize(what.tokens)) : m.rows_of(cache);
-  std::vector<int32_t> rows(what.positions.begin(), what.positions.end());
-  stream->load(what.tokens, rows);
+  cache.prompt_length = std::ssize(what.tokens);
+  const std::unique_ptr<RowStream> stream = m.device ? m.device->rows_of(cache, cache.prompt_length) : m.rows_of(cache);
+  std::vector<int32_t> rows(what.positions.begin(), what.positions.end()), tokens;
+  for (const int32_t position : rows) tokens.push_back(what.tokens[static_cast<size_t>(position)]);
+  stream->load(tokens, rows);
   Recomputed result;
   for (int64_t layer = 0; layer < m.config.layers; ++layer) {
     LayerCache& entries = cache.layers[layer];
@@ -136,10 +113,19 @@ Recomputed Transformer::recompute(const Recomputation& what) {
     if (what.pruner != nullptr && layer + 1 < m.config.layers) close_up(*stream, rows, what.pruner->keep(layer, rows));
   }
   cache.length = std::max<int64_t>(cache.length, what.positions.back() + 1);
-  cache.prompt_length = std::ssize(what.tokens);
   result.logits = stream->finish();
   result.positions = std::move(rows);
   return result;
+}
+
+std::span<const float> Transformer::Impl::rows_on_device(const SequencePass& pass) {
+  KvCache& cache = *pass.cache;
+  const std::unique_ptr<RowStream> stream = device->rows_of(cache, std::max(cache.prompt_length, length_after(pass)));
+  stream->load(pass.tokens, pass.positions);
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    pass_layer(*stream, layer, pass.positions, cache.layers[layer], nullptr);
+  cache.length = length_after(pass);
+  return stream->finish();
 }
 
 }  // namespace kvarena

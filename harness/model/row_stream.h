@@ -29,8 +29,8 @@ class RowStream {
   /// Observes queries, keys and values, and lse [rows, q_heads], once the block's entries are stored.
   using Watch = std::function<void(const QkvRows& rows, const float* lse)>;
 
-  /// Starts the stream with the tokens at `positions`, ascending, of a prompt: their embeddings and rotations.
-  virtual void load(std::span<const int32_t> prompt, std::span<const int32_t> positions) = 0;
+  /// Starts the stream with tokens at `positions`, ascending, of the prompt: their embeddings and rotations.
+  virtual void load(std::span<const int32_t> tokens, std::span<const int32_t> positions) = 0;
   /// Keys and values of a block, which stays in its layer. A device stores them in its copy of the layer's cache.
   [[nodiscard]] virtual QkvRows entries(const RowBlock& block) = 0;
   /// Takes a block through its layer. `watch` may be empty.

@@ -34,8 +34,14 @@ void Transformer::Impl::check(std::span<const SequencePass> batch) const {
     KVARENA_ASSERT(pass.parents.empty() || pass.parents.size() == pass.tokens.size(),
                    fmt::format("{} parents of {} tokens", pass.parents.size(), pass.tokens.size()));
     KVARENA_ASSERT(pass.exit_after >= 0 && pass.exit_after <= config.layers, fmt::format("{}", pass.exit_after));
+    if (!pass.positions.empty()) {
+      const bool plain = pass.hooks == nullptr && pass.parents.empty() && pass.exit_after == 0;
+      KVARENA_ASSERT(plain && pass.positions.size() == pass.tokens.size() && pass.logits != LogitsRows::all,
+                     fmt::format("{} positions of {} tokens", pass.positions.size(), pass.tokens.size()));
+      check_positions(pass.positions, pass.cache->length);
+    }
     check_tokens(config, pass.tokens);
-    check_window(config, pass.cache->length + static_cast<int64_t>(pass.tokens.size()));
+    check_window(config, length_after(pass));
   }
 }
 
@@ -63,7 +69,9 @@ void Transformer::Impl::make_rotations(std::span<const SequencePass> batch) {
   a.positions.clear();
   lengths.clear();
   for (const SequencePass& pass : batch) {
-    append_positions(pass.cache->length, std::ssize(pass.tokens), pass.parents, a.positions);
+    a.positions.insert(a.positions.end(), pass.positions.begin(), pass.positions.end());
+    if (pass.positions.empty())
+      append_positions(pass.cache->length, std::ssize(pass.tokens), pass.parents, a.positions);
     lengths.insert(lengths.end(), pass.tokens.size(), pass.cache->prompt_length);
   }
   const int64_t half = config.turned_dim() / 2;
@@ -273,7 +281,7 @@ std::span<const float> Transformer::Impl::run(std::span<const SequencePass> batc
   } else {
     for (int64_t layer = 0; layer < config.layers; ++layer) run_layer(layer, batch);
   }
-  for (const SequencePass& pass : batch) pass.cache->length += static_cast<int64_t>(pass.tokens.size());
+  for (const SequencePass& pass : batch) pass.cache->length = length_after(pass);
 
   return head(collect_wanted(batch));
 }

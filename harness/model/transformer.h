@@ -26,7 +26,7 @@ enum class LogitsRows { none, last, all };
 
 /// One sequence's part of a pass.
 struct SequencePass {
-  std::span<const int32_t> tokens;  // at least one; the first has position cache->length
+  std::span<const int32_t> tokens;  // at least one; the first has position cache->length, unless `positions` says
   KvCache* cache = nullptr;         // receives the new entries; length grows by tokens.size()
   AttentionHooks* hooks = nullptr;  // may be null
   LogitsRows logits = LogitsRows::last;
@@ -38,6 +38,11 @@ struct SequencePass {
   /// holds its path alone. Entries lie in the order of the pass: those of rejected branches have to be removed
   /// afterwards. Only for caches of one dense segment a layer, and models without sliding windows.
   std::span<const int32_t> parents = {};
+  /// Positions of the tokens, ascending, in a prompt of which others have entries: each token attends to the entries up
+  /// to its own position, and its entry replaces the cache's or, without a gap, stands behind them. length grows to the
+  /// last one's. Empty: tokens follow the cache. Only for caches of one dense segment a layer, all layers, and without
+  /// hooks; at most the last row's logits. A device computes such a sequence by itself.
+  std::span<const int32_t> positions = {};
 };
 
 /// Decides, while a prompt is recomputed, which rows go on to the next layer.

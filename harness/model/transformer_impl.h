@@ -2,6 +2,7 @@
 // Members of a Transformer: weights, and the memory of a pass under way. transformer.cpp runs passes that append to
 // caches, recompute.cpp those that replace entries, with rows that host_rows.cpp takes through the layers.
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -41,7 +42,8 @@ struct Transformer::Impl {
   void check(std::span<const SequencePass> batch) const;
   /// Runs one pass on the host.
   std::span<const float> run(std::span<const SequencePass> batch);
-  /// Runs one pass, parts of it on the device (offload.cpp).
+  [[nodiscard]] std::vector<std::vector<size_t>> together_on_device(std::span<const SequencePass> batch) const;
+  /// Runs one pass, on the device in as many parts as it takes (offload.cpp).
   std::span<const float> forward(std::span<const SequencePass> batch);
   /// The first layer's input for some tokens, rows [tokens, hidden_size].
   void embed_rows(std::span<const int32_t> tokens, float* rows) const;
@@ -62,6 +64,11 @@ struct Transformer::Impl {
     const auto count = static_cast<int64_t>(pass.tokens.size());
     return pass.logits == LogitsRows::all ? count : pass.logits == LogitsRows::last ? 1 : 0;
   }
+  /// Tokens that a sequence's cache holds after the pass.
+  [[nodiscard]] static int64_t length_after(const SequencePass& pass) {
+    if (pass.positions.empty()) return pass.cache->length + std::ssize(pass.tokens);
+    return std::max<int64_t>(pass.cache->length, pass.positions.back() + 1);
+  }
   int64_t collect_wanted(std::span<const SequencePass> batch);
   /// The layer after which a sequence leaves.
   [[nodiscard]] int64_t last_layer(const SequencePass& pass) const {
@@ -77,6 +84,8 @@ struct Transformer::Impl {
   class Rows;  // host_rows.cpp
   /// Rows of a prompt whose entries `cache` takes; no other pass may run meanwhile.
   [[nodiscard]] std::unique_ptr<RowStream> rows_of(const KvCache& cache);
+  /// Computes on the device a sequence that has positions; the last row's logits, valid until the next pass.
+  std::span<const float> rows_on_device(const SequencePass& pass);
 };
 
 }  // namespace kvarena

@@ -125,6 +125,64 @@ TEST(Recompute, ASelectionEqualsFeedingItsTokensOneByOne) {
   }
 }
 
+/// Rows over caches that hold more, beside a prompt and a step: on the host one pass computes them all, and nobody sees
+/// the others.
+TEST(Recompute, SelectionsShareAPassWithPromptsAndSteps) {
+  Transformer model = tiny_model();
+  constexpr int64_t n = 150, context = 140;
+  std::vector<std::vector<int32_t>> prompts, lists;
+  std::vector<KvCache> caches, expected;
+  std::vector<std::vector<float>> logits;
+  for (uint64_t i = 0; i < 2; ++i) {
+    prompts.push_back(tiny_prompt(n, i));
+    lists.emplace_back();
+    for (auto t = static_cast<int32_t>(i); t < context; t += 3 + static_cast<int32_t>(i)) lists.back().push_back(t);
+    for (const int32_t t : numbers(context, n)) lists.back().push_back(t);
+    caches.push_back(assembled(model, prompts.back(), 32, context));
+    caches.back().prompt_length = n;
+    expected.push_back(caches.back().clone());
+    const Recomputed alone =
+        model.recompute({.tokens = prompts.back(), .positions = lists.back(), .cache = &expected.back()});
+    logits.emplace_back(alone.logits.begin(), alone.logits.end());
+  }
+  const std::vector<int32_t> other = tiny_prompt(60, 7);
+  const FullPrompt full(model, other);
+  KvCache stepped = model.make_cache();
+  const SequencePass before{.tokens = std::span(other).first(59), .cache = &stepped};
+  (void)model.forward({&before, 1});
+  KvCache read = model.make_cache();
+  const auto vocab = static_cast<size_t>(model.config().vocab_size);
+  for (const size_t cut : {size_t{20}, size_t{64}}) {  // the first rows of both, then the others
+    std::vector<SequencePass> batch;
+    std::vector<std::vector<int32_t>> tokens(2);
+    for (size_t i = 0; i < 2; ++i) {
+      const bool last = cut == 64;
+      const auto rows = last ? std::span(lists[i]).subspan(20) : std::span(lists[i]).first(20);
+      for (const int32_t t : rows) tokens[i].push_back(prompts[i][static_cast<size_t>(t)]);
+      batch.push_back({.tokens = tokens[i],
+                       .cache = &caches[i],
+                       .logits = last ? LogitsRows::last : LogitsRows::none,
+                       .positions = rows});
+    }
+    if (cut == 20) {
+      batch.insert(batch.begin(), {.tokens = std::span(other).subspan(59), .cache = &stepped});
+      EXPECT_EQ(model.forward(batch).size(), vocab);
+      expect_same_bits(stepped, full.cache);
+      continue;
+    }
+    batch.insert(batch.begin() + 1, {.tokens = other, .cache = &read});
+    const std::span<const float> all = model.forward(batch);
+    const auto row = [&](size_t i) {
+      return std::vector<float>(all.begin() + i * vocab, all.begin() + (i + 1) * vocab);
+    };
+    EXPECT_EQ(row(0), logits[0]);
+    EXPECT_EQ(row(1), full.logits);
+    EXPECT_EQ(row(2), logits[1]);
+  }
+  expect_same_bits(read, full.cache);
+  for (size_t i = 0; i < 2; ++i) expect_same_bits(caches[i], expected[i]);
+}
+
 /// Lets rows go that a list does not name, at one layer.
 class OneLayer final : public RowFilter {
  public:
