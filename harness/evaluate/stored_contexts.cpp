@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -72,26 +73,27 @@ Origin origin_of(const experiment::ContextSettings& s) {
 }
 
 void add_begun(results::SampleResult& result, const std::vector<Begun>& begun, const Origin& origin) {
-  const auto share = [&](std::optional<Tier> tier) {
-    const auto count = std::ranges::count_if(begun, [&](const Begun& one) { return one.tier == tier; });
-    return static_cast<double>(count) / static_cast<double>(begun.size());
-  };
-  add(result, metrics::kMemoryHits, share(Tier::host));
-  add(result, metrics::kDiskHits, share(Tier::disk));
-  add(result, metrics::kRemoteHits, share(Tier::remote));
-  add(result, metrics::kRecomputedContexts, share(std::nullopt));
+  std::map<Tier, double> from;
+  double anew = 0;
   std::vector<double> load, restore;
   for (const Begun& one : begun) {
+    for (const auto& [tier, share] : one.tiers) from[tier] += share;
+    if (one.tiers.empty()) ++anew;
     load.push_back(one.load_s);
     restore.push_back(one.restore_s);
   }
+  const auto requests = static_cast<double>(begun.size());
+  add(result, metrics::kMemoryHits, from[Tier::host] / requests);
+  add(result, metrics::kDiskHits, from[Tier::disk] / requests);
+  add(result, metrics::kRemoteHits, from[Tier::remote] / requests);
+  add(result, metrics::kRecomputedContexts, anew / requests);
   add(result, metrics::kCacheLoadMs, metrics::mean_of(load) * kMilliseconds, origin);
   add(result, metrics::kCacheRestoreMs, metrics::mean_of(restore) * kMilliseconds, {.clock = Clock::measured});
 }
 
 constexpr const char* kTierNames[] = {"memory", "disk", "remote"};
 
-/// Adds the peaks of the tiers, and the final tier and form of every context.
+/// Adds the peaks of the tiers, and the final tier and form of every context, of chunks on each tier that holds some.
 void add_placement(results::SampleResult& result, const StoredContextsTask& task, const StoredPoint& point,
                    const ContextLibrary& library) {
   const storage::TieredContexts& books = library.store().books();
@@ -102,16 +104,19 @@ void add_placement(results::SampleResult& result, const StoredContextsTask& task
   std::vector<double> keeps[3];
   for (size_t i = 0; i < task.asked.size(); ++i) {
     const std::string& id = task.asked[i].id;
-    const storage::Context* const context = library.store().find(id);
-    if (context == nullptr) continue;  // no tier had room for it
-    const CacheForm& form = library.forms()[static_cast<size_t>(context->at.form)];
-    const double keep = static_cast<double>(context->bytes()) / static_cast<double>(point.set->full_bytes[i]);
-    keeps[context->at.tier].push_back(keep);
-    const json data = {{"context", id},
-                       {"form", form.label.empty() ? "uncompressed" : form.label},
-                       {"keep", keep},
-                       {"tier", std::string(kTierNames[context->at.tier])}};
-    result.events.push_back({.event = metrics::kContextStored, .data_json = data.dump()});
+    std::map<std::pair<int64_t, int64_t>, int64_t> bytes;  // by tier and form; none where no tier had room
+    for (const storage::Context* part : library.stored(id)) bytes[{part->at.tier, part->at.form}] += part->bytes();
+    for (const auto& [at, held] : bytes) {
+      const auto& [tier, form] = at;
+      const std::string& label = library.forms()[static_cast<size_t>(form)].label;
+      const double keep = static_cast<double>(held) / static_cast<double>(point.set->full_bytes[i]);
+      keeps[tier].push_back(keep);
+      const json data = {{"context", id},
+                         {"form", label.empty() ? "uncompressed" : label},
+                         {"keep", keep},
+                         {"tier", std::string(kTierNames[tier])}};
+      result.events.push_back({.event = metrics::kContextStored, .data_json = data.dump()});
+    }
   }
   if (!keeps[0].empty()) add(result, metrics::kKeepInMemory, metrics::mean_of(keeps[0]));
   if (!keeps[1].empty()) add(result, metrics::kKeepOnDisk, metrics::mean_of(keeps[1]));
@@ -219,7 +224,8 @@ SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task
                               double rate) {
   SampleOutcome outcome;
   const storage::Policy& policy = *method.placement();
-  ContextLibrary library(model, task.facts, forms_of(method, *point.set), place_of(task, point, folder), policy);
+  ContextLibrary library(model, task.facts, forms_of(method, *point.set), place_of(task, point, folder), policy,
+                         chunking_of(method));
   const Origin origin = origin_of(task.contexts);
   double now = 0;
   for (const size_t i : point.before.order) {

@@ -83,8 +83,8 @@ std::vector<ServedRequest> StoredExecutor::requests() {
 /// A cache that is lost is computed on the thread of the passes.
 std::future<BroughtPrompt> StoredExecutor::begin(size_t request) {
   const std::string& context = task_->asked[point_->asks[request].context].id;
-  return std::async(std::launch::async, [this, request, &context] {
-    const auto start = SteadyClock::now();
+  const auto start = SteadyClock::now();
+  return std::async(std::launch::async, [this, request, &context, start] {
     const auto locked = [this](const auto& work) {
       const std::lock_guard lock(library_lock_);
       return work();
@@ -99,7 +99,7 @@ std::future<BroughtPrompt> StoredExecutor::begin(size_t request) {
                              [this, request, locked, take, loaded] {
                                if (!*loaded) *loaded = locked(take);
                                loaded_.push_back(point_->asks[request].context);
-                               begun_[request] = {.tier = (*loaded)->tier,
+                               begun_[request] = {.tiers = std::move((*loaded)->tiers),
                                                   .profiled = (*loaded)->form.quality,
                                                   .load_s = (*loaded)->load_s,
                                                   .restore_s = (*loaded)->restore_s};

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,8 +19,8 @@ namespace kvarena::evaluate {
 
 /// The way in which the cache of one request came.
 struct Begun {
-  std::optional<Tier> tier;
-  double profiled = 1;  // quality of the form that it came in
+  std::map<Tier, double> tiers;  // shares of its bytes by where they lay; empty when it was computed anew
+  double profiled = 1;           // quality of the form that it came in
   double load_s = 0;
   double restore_s = 0;
 };

@@ -69,6 +69,7 @@ void read_contexts(Transformer& model, const StoredContextsTask& task, std::span
   bool profiled = false;
   for (const EvaluatedMethod& evaluated : methods) {
     profiled = profiled || chooses(*evaluated.method);
+    if (const Chunking* chunking = chunking_of(*evaluated.method)) needs = combine(needs, chunking->observed());
     for (const CacheForm& form : forms_of(*evaluated.method, set)) {
       if (form.method) needs = combine(needs, form.method->needs());
     }
@@ -110,6 +111,11 @@ ScratchFolder::~ScratchFolder() {
 
 bool chooses(const Method& method) {
   return method.placement() != nullptr && method.placement()->chooses_forms() && !compressed_form(method);
+}
+
+const Chunking* chunking_of(const Method& method) {
+  const auto* placing = dynamic_cast<const PlacingMethod*>(&method);
+  return placing == nullptr ? nullptr : placing->chunking();
 }
 
 std::vector<CacheForm> forms_of(const Method& method, const StoredSet& set) {

@@ -44,6 +44,8 @@ struct StoredSet {
 
 /// Whether a policy chooses among forms, instead of leaving contexts as they come.
 [[nodiscard]] bool chooses(const Method& method);
+/// The division of contexts into chunks by a method that places them; null where it stores them whole.
+[[nodiscard]] const Chunking* chunking_of(const Method& method);
 /// Forms that a method stores contexts in.
 [[nodiscard]] std::vector<stored::CacheForm> forms_of(const Method& method, const StoredSet& set);
 /// Begins to profile the set's forms of a context by its answers to `asked`. Task and set must outlive it.

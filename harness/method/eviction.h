@@ -3,6 +3,8 @@
 // (harness/storage/placement); the cache of a single request is left as it is.
 
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "harness/core/nested.h"
 #include "harness/method/method.h"
@@ -11,12 +13,34 @@
 
 namespace kvarena {
 
+/// Division of contexts into chunks that lie on tiers by themselves, of which a request reads those that hold a token
+/// that it needs.
+class Chunking {
+ public:
+  virtual ~Chunking() = default;
+
+  /// Tokens of a chunk, a multiple of 16; the last one of a context may have fewer.
+  [[nodiscard]] virtual int64_t chunk_tokens() const = 0;
+  /// Layers of a chunk, of so many; the last ones may be fewer.
+  [[nodiscard]] virtual int64_t chunk_layers(int64_t layers) const = 0;
+  /// Observations of a prompt that needed() is told.
+  [[nodiscard]] virtual Needs observed() const = 0;
+  /// The tokens of a prompt, ascending, that requests need in such layers of a chunk, at least one.
+  [[nodiscard]] virtual std::vector<int32_t> needed(std::span<const LayerContext> layers,
+                                                    std::span<const LayerObservations> seen) const = 0;
+  /// Whether requests attend to the other tokens of the chunks that they read as well.
+  [[nodiscard]] virtual bool attends_to_others() const = 0;
+};
+
 /// The part that all placing methods share: with "compress", all contexts come compressed alike, and the policy places
 /// them as they come.
 class PlacingMethod : public Method {
  public:
   void parameters(ParameterVisitor& p) override;
   [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
+
+  /// The division of contexts into chunks, which come uncompressed; null where they are stored whole.
+  [[nodiscard]] virtual const Chunking* chunking() const { return nullptr; }
 
   /// The method of "compress"; absent where contexts come uncompressed.
   [[nodiscard]] const Nested<Method>& compressor() const { return compress_; }

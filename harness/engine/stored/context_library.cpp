@@ -16,8 +16,8 @@ using storage::Form;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-Needs needs_of(std::span<const CacheForm> forms) {
-  Needs needs;
+Needs needs_of(std::span<const CacheForm> forms, const Chunking* chunking) {
+  Needs needs = chunking == nullptr ? Needs{} : chunking->observed();
   for (const CacheForm& form : forms) {
     if (form.method) needs = combine(needs, form.method->needs());
   }
@@ -44,13 +44,17 @@ std::vector<Form> sized_forms(const Prefill& prompt, std::span<const CacheForm> 
 }
 
 ContextLibrary::ContextLibrary(Transformer& model, std::shared_ptr<const ModelFacts> facts,
-                               std::vector<CacheForm> forms, LibraryPlace place, const storage::Policy& policy)
+                               std::vector<CacheForm> forms, LibraryPlace place, const storage::Policy& policy,
+                               const Chunking* chunking)
     : model_(&model),
       facts_(std::move(facts)),
       forms_((check_forms(forms), std::move(forms))),
-      needs_(needs_of(forms_)),
+      chunking_(chunking),
+      needs_(needs_of(forms_, chunking)),
       store_(std::move(place.tiers), std::move(place.hierarchy), place.folder, policy,
-             [this](const std::string& key, const Form& form) { return make(key, form); }) {}
+             [this](const std::string& key, const Form& form) { return make(key, form); }) {
+  KVARENA_ASSERT(chunking == nullptr || (forms_.size() == 1 && !forms_.front().method), "chunks are uncompressed");
+}
 
 const CacheForm& ContextLibrary::form_of(const Form& form) const {
   const auto found = std::ranges::find_if(
@@ -60,13 +64,37 @@ const CacheForm& ContextLibrary::form_of(const Form& form) const {
 }
 
 std::vector<std::byte> ContextLibrary::make(const std::string& key, const Form& form) const {
-  const Context& context = contexts_.at(key);
-  KVARENA_ASSERT(context.original != nullptr, fmt::format("nothing to make a form of \"{}\" from", key));
-  return store_cache(*context.original(), form_of(form).method.get());
+  const Object& object = objects_.at(key);
+  KVARENA_ASSERT(object.context->original != nullptr, fmt::format("nothing to make a form of \"{}\" from", key));
+  const std::shared_ptr<const Prefill> prompt = object.context->original();
+  if (object.chunk != nullptr) return store_chunk(prompt->cache, *object.chunk);
+  return store_cache(*prompt, form_of(form).method.get());
+}
+
+std::vector<std::pair<std::string, const CacheChunk*>> ContextLibrary::objects_of(const std::string& key,
+                                                                                  const Context& context,
+                                                                                  bool need) const {
+  if (chunking_ == nullptr) return {{key, nullptr}};
+  std::vector<std::pair<std::string, const CacheChunk*>> objects;
+  for (size_t i = 0; i < context.divided.chunks.size(); ++i) {
+    const CacheChunk& chunk = context.divided.chunks[i];
+    if (!need || chunk.importance > 0) objects.emplace_back(fmt::format("{}, chunk {}", key, i), &chunk);
+  }
+  return objects;
 }
 
 void ContextLibrary::put(const std::string& key, Context& context, double now, int64_t accesses) {
-  store_.put(key, context.profile, now, accesses);
+  std::vector<storage::Newcomer> newcomers;
+  for (auto& [name, chunk] : objects_of(key, context, /*need=*/false)) {
+    objects_[name] = {.context = &context, .chunk = chunk};
+    storage::Newcomer one{.key = std::move(name), .forms = context.profile, .accesses = accesses};
+    if (chunk != nullptr) {
+      one.forms = {{.bytes = std::ssize(store_chunk(context.original()->cache, *chunk))}};
+      one.importance = chunk->importance;
+    }
+    newcomers.push_back(std::move(one));
+  }
+  store_.put_all(std::move(newcomers), now);
   if (forms_.size() == 1) context.original = nullptr;  // no other form will be asked for
 }
 
@@ -77,7 +105,12 @@ void ContextLibrary::add(const std::string& key, Original original, double now,
   {
     const std::shared_ptr<const Prefill> prompt = original();
     context.tokens = prompt->tokens;
-    context.profile = profile ? std::move(*profile) : sized_forms(*prompt, forms_);
+    if (chunking_ != nullptr) {
+      context.divided = divide(*prompt, *chunking_);
+      original = [prompt] { return prompt; };  // all chunks are made at once
+    } else {
+      context.profile = profile ? std::move(*profile) : sized_forms(*prompt, forms_);
+    }
   }
   context.original = std::move(original);
   put(key, context, now, accesses);
@@ -91,29 +124,58 @@ void ContextLibrary::add(const std::string& key, std::vector<int32_t> tokens, do
 }
 
 ContextLibrary::Bring ContextLibrary::ask(const std::string& key) {
-  std::optional<storage::Reading> reading = store_.ask(key);
-  if (!reading) return [] { return BroughtCache{}; };
-  const Method* method = form_of(reading->form).method.get();
-  return [this, method, reading = std::move(*reading)] {
-    BroughtCache brought{.reading = reading, .cache = std::nullopt};
-    const auto start = Clock::now();
-    double restore = 0;
-    reading.bytes([&](std::span<const std::byte> bytes) {
-      const auto arrived = Clock::now();
-      brought.cache = LoadedCache{
-          .cache = restore_cache(*model_, *facts_, method, bytes), .tier = reading.tier, .form = reading.form};
-      restore = seconds_since(arrived);
-    });
-    if (brought.cache) {
-      brought.cache->restore_s = restore;
-      brought.cache->load_s = seconds_since(start) - restore;
-    }
+  const auto start = Clock::now();  // bytes are on their way from here on
+  const Context& context = contexts_.at(key);
+  std::vector<ObjectRead> reads;
+  for (auto& [name, chunk] : objects_of(key, context, /*need=*/true)) {
+    std::optional<storage::Reading> reading = store_.ask(name);
+    if (!reading) return [] { return BroughtCache{}; };
+    reads.push_back({.key = std::move(name), .chunk = chunk, .reading = std::move(*reading)});
+  }
+  return [this, &context, reads = std::move(reads), start] {
+    BroughtCache brought = bring(context, reads);
+    if (brought.cache) brought.cache->load_s = seconds_since(start) - brought.cache->restore_s;
     return brought;
   };
 }
 
+/// Objects become a cache in their order while the others are on their way.
+BroughtCache ContextLibrary::bring(const Context& context, std::vector<ObjectRead> reads) const {
+  BroughtCache brought;
+  std::optional<KvCache> cache;
+  std::optional<ChunkedCache> chunks;
+  if (chunking_ != nullptr) chunks.emplace(*model_, context.divided);
+  double restore = 0;
+  int64_t total = 0;
+  std::map<Tier, double> tiers;
+  for (ObjectRead& read : reads) {
+    read.whole = read.reading.bytes([&](std::span<const std::byte> bytes) {
+      const auto arrived = Clock::now();
+      if (read.chunk != nullptr) {
+        chunks->add(*read.chunk, bytes);
+      } else {
+        cache.emplace(restore_cache(*model_, *facts_, form_of(read.reading.form).method.get(), bytes));
+      }
+      restore += seconds_since(arrived);
+    });
+    brought.reads.push_back(read);
+    if (!read.whole) return brought;
+    total += read.reading.form.bytes;
+    tiers[read.reading.tier] += static_cast<double>(read.reading.form.bytes);
+  }
+  const auto arrived = Clock::now();
+  if (chunks) cache.emplace(chunks->finish(std::ssize(context.tokens)));
+  restore += seconds_since(arrived);
+  for (auto& [tier, share] : tiers) share /= static_cast<double>(total);
+  Form form = reads.front().reading.form;
+  form.bytes = total;
+  brought.cache =
+      LoadedCache{.cache = std::move(*cache), .tiers = std::move(tiers), .form = std::move(form), .restore_s = restore};
+  return brought;
+}
+
 LoadedCache ContextLibrary::came(const std::string& key, BroughtCache brought) {
-  if (brought.reading) store_.came(key, *brought.reading, brought.cache.has_value());
+  for (const ObjectRead& read : brought.reads) store_.came(read.key, read.reading, read.whole);
   if (brought.cache) return std::move(*brought.cache);
   Context& context = contexts_.at(key);
   const auto absent = Clock::now();
@@ -121,15 +183,30 @@ LoadedCache ContextLibrary::came(const std::string& key, BroughtCache brought) {
   context.original = [prompt] { return prompt; };
   ++recomputed_;
   return {.cache = prompt->cache.clone(),
-          .tier = std::nullopt,
+          .tiers = {},
           .form = {.bytes = prompt->cache.bytes()},
           .compute_s = seconds_since(absent)};
 }
 
 void ContextLibrary::used(const std::string& key, double now) {
-  if (store_.find(key) != nullptr) return store_.use(key, now);
   Context& context = contexts_.at(key);
-  if (context.original) put(key, context, now);  // otherwise it was lost after load(): the next one computes it
+  std::vector<std::string> names;
+  for (auto& [name, chunk] : objects_of(key, context, /*need=*/true)) {
+    if (store_.find(name) != nullptr) {
+      names.push_back(std::move(name));
+    } else if (context.original) {
+      return put(key, context, now);
+    }
+  }
+  store_.use_all(names, now);  // one that was lost since it came is computed by the next request
+}
+
+std::vector<const storage::Context*> ContextLibrary::stored(const std::string& key) const {
+  std::vector<const storage::Context*> all;
+  for (const auto& [name, chunk] : objects_of(key, contexts_.at(key), /*need=*/false)) {
+    if (const storage::Context* one = store_.find(name); one != nullptr) all.push_back(one);
+  }
+  return all;
 }
 
 void ContextLibrary::reprofile(const std::string& key, std::vector<Form> profile) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/engine/stored/cache_chunks.h"
 #include "harness/engine/stored/originals.h"
 #include "harness/storage/context_store.h"
 
@@ -32,27 +33,36 @@ struct LibraryPlace {
 /// A context's cache, ready for the tokens that follow.
 struct LoadedCache {
   KvCache cache;
-  std::optional<Tier> tier;  // where it lay; nothing when it was computed anew
-  storage::Form form;        // that it lay in; when it was computed anew, the uncompressed one
-  double load_s = 0;         // until its bytes were there
-  double restore_s = 0;      // from bytes to a cache
-  double compute_s = 0;      // of the prefill that was needed because it was not there
+  std::map<Tier, double> tiers;  // shares of its bytes by where they lay; empty when it was computed anew
+  storage::Form form;            // that it lay in; when it was computed anew, the uncompressed one
+  double load_s = 0;             // until its bytes were there
+  double restore_s = 0;          // from bytes to a cache
+  double compute_s = 0;          // of the prefill that was needed because it was not there
+};
+
+/// One object of a context that is read.
+struct ObjectRead {
+  std::string key;
+  const CacheChunk* chunk = nullptr;  // null: all of the context
+  storage::Reading reading;
+  bool whole = false;  // its bytes came undamaged
 };
 
 /// Result of asking for a context.
 struct BroughtCache {
-  std::optional<storage::Reading> reading;  // nothing where there was none to open
-  std::optional<LoadedCache> cache;         // nothing where it is lost
+  std::vector<ObjectRead> reads;     // up to one that is damaged; none where one is gone
+  std::optional<LoadedCache> cache;  // nothing where it is lost
 };
 
-/// Contexts by key, compressed and stored by the forms that a policy chooses. Not thread-safe, but for what ask()
-/// gives. Model and policy must outlive it.
+/// Contexts by key, compressed and stored by the forms that a policy chooses, or in chunks. Not thread-safe, but for
+/// what ask() gives. Model and policy must outlive it.
 class ContextLibrary {
  public:
   /// Offers the policy `forms`, at least one; a context comes in the first. Throws UserError as ContextStore
-  /// does, and when a form's caches cannot be stored.
+  /// does, and when a form's caches cannot be stored. `chunking` divides uncompressed contexts into objects that lie by
+  /// themselves; requests then read those that they need of a context, and use no others. It must outlive this.
   ContextLibrary(Transformer& model, std::shared_ptr<const ModelFacts> facts, std::vector<CacheForm> forms,
-                 LibraryPlace place, const storage::Policy& policy);
+                 LibraryPlace place, const storage::Policy& policy, const Chunking* chunking = nullptr);
 
   /// Prefills a context under a new key. `profile`: its forms with what is known of them, in the order of forms();
   /// without it they are made to know their sizes, and all count as equally good.
@@ -78,7 +88,9 @@ class ContextLibrary {
   void reprofile(const std::string& key, std::vector<storage::Form> profile);
   void rearrange() { store_.rearrange(); }
 
-  /// Observations that the forms' methods need of a prompt.
+  /// The objects of a context that the store holds: the context itself, or its chunks.
+  [[nodiscard]] std::vector<const storage::Context*> stored(const std::string& key) const;
+  /// Observations that the forms' methods, or the chunks, need of a prompt.
   [[nodiscard]] const Needs& needs() const { return needs_; }
   [[nodiscard]] const std::vector<CacheForm>& forms() const { return forms_; }
   [[nodiscard]] storage::ContextStore& store() { return store_; }
@@ -90,17 +102,30 @@ class ContextLibrary {
   struct Context {
     std::vector<int32_t> tokens;
     std::vector<storage::Form> profile;
-    Original original;  // empty where no form can be asked for any more
+    ChunkedContext divided;  // no chunks where it is stored whole
+    Original original;       // empty where no form can be asked for any more
+  };
+  /// One key of the store.
+  struct Object {
+    const Context* context = nullptr;
+    const CacheChunk* chunk = nullptr;  // null: all of it
   };
   [[nodiscard]] std::vector<std::byte> make(const std::string& key, const storage::Form& form) const;
   [[nodiscard]] const CacheForm& form_of(const storage::Form& form) const;
+  /// Keys and chunks under which a context lies in the store; those alone that requests `need`, or all.
+  [[nodiscard]] std::vector<std::pair<std::string, const CacheChunk*>> objects_of(const std::string& key,
+                                                                                  const Context& context,
+                                                                                  bool need) const;
   void put(const std::string& key, Context& context, double now, int64_t accesses = 1);
+  [[nodiscard]] BroughtCache bring(const Context& context, std::vector<ObjectRead> reads) const;
 
   Transformer* model_;
   std::shared_ptr<const ModelFacts> facts_;
   std::vector<CacheForm> forms_;
+  const Chunking* chunking_;
   Needs needs_;
   std::map<std::string, Context> contexts_;
+  std::map<std::string, Object> objects_;
   storage::ContextStore store_;
   int64_t recomputed_ = 0;
 };

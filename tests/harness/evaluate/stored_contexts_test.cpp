@@ -134,6 +134,29 @@ TEST_F(StoredContexts, UncompressedOnesAnswerAsFullKvDoesFromWhateverTier) {
   EXPECT_TRUE(std::filesystem::is_empty(scratch_.path())) << "nothing is left";
 }
 
+TEST_F(StoredContexts, ChunksCountAsHitsByTheBytesThatAreRead) {
+  const json chunks = {{"name", "impress"}, {"chunk", 16}, {"window", 8}};
+  json all = chunks, some = chunks;
+  all["keep"] = 1;
+  some["keep"] = 0.03;
+  settings_.disk_share = 0.3;
+  const auto outcomes = evaluate({all, some});
+  for (const SampleOutcome& outcome : outcomes) {
+    ASSERT_EQ(outcome.failure, "");
+    EXPECT_EQ(results::problem_of(outcome.result), "");
+    EXPECT_NEAR(hits(outcome), 1, 1e-9);
+    EXPECT_EQ(value(outcome, "recomputed_contexts"), 0);
+    EXPECT_GT(value(outcome, "cache_load_ms", Clock::measured), 0);
+  }
+  EXPECT_EQ(value(outcomes[0], "served_score"), 1) << "all chunks are the full cache";
+  for (const char* tier : {"memory_hits", "disk_hits", "remote_hits"}) EXPECT_GT(value(outcomes[0], tier), 0) << tier;
+  EXPECT_LT(value(outcomes[1], "served_score"), 1);
+  EXPECT_GT(value(outcomes[1], "memory_hits"), value(outcomes[0], "memory_hits")) << "what is not read leaves first";
+  double lies = 0;
+  for (const auto& event : outcomes[1].result.events) lies += json::parse(event.data_json).at("keep").get<double>();
+  EXPECT_NEAR(lies, static_cast<double>(asked_.size()), 0.02 * lies) << "all of each context lies somewhere";
+}
+
 TEST_F(StoredContexts, FixedCompressionHitsMoreAndAnswersWorse) {
   const auto outcomes =
       evaluate({{{"name", "lru"}}, {{"name", "lru"}, {"compress", {{"name", "snapkv"}, {"keep", 0.25}}}}});

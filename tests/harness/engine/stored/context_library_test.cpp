@@ -1,125 +1,38 @@
 // Contexts with real caches over memory, disk and a slow link: wherever a context lies and whatever happens to its
 // bytes, a request that begins with it answers as the same cache answers in memory.
 
-#include "harness/engine/stored/context_library.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <future>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "harness/core/error.h"
 #include "harness/core/random.h"
-#include "harness/engine/model_facts.h"
 #include "harness/engine/serving/serving_engine.h"
-#include "harness/engine/session/compressed_cache.h"
-#include "harness/engine/stored/stored_cache.h"
-#include "harness/method/registry.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/tiny_model.h"
+#include "tests/harness/engine/stored/library.h"
 
 namespace kvarena::stored {
 namespace {
 
-using kvarena::testing::TemporaryFolder;
-using kvarena::testing::tiny_model;
-using kvarena::testing::tiny_prompt;
 using nlohmann::json;
+using testing::Library;
 
-class Library : public ::testing::Test {
- protected:
-  static constexpr int64_t kTokens = 96;
-
-  Library() : model_(tiny_model()), facts_(model_facts(model_)) {
-    std::vector<storage::TierSettings> settings(2);
-    settings[0] = {.tier = Tier::host};
-    settings[1] = {.tier = Tier::remote, .link = {.name = "slow", .bytes_per_s = 2e8, .latency_s = 1e-3}};
-    hierarchy_ = std::make_shared<const storage::Hierarchy>(settings);
-    full_bytes_ = sized_forms(prefill(model_, context(0), {}), {{CacheForm{}}}).front().bytes;
-  }
-
-  static std::vector<int32_t> context(uint64_t i) { return tiny_prompt(kTokens, 100 + i); }
-  static std::vector<int32_t> prompt(uint64_t i, uint64_t question) {
-    std::vector<int32_t> tokens = context(i);
-    const std::vector<int32_t> rest = tiny_prompt(static_cast<int64_t>(5 + question % 4), 900 + question);
-    tokens.insert(tokens.end(), rest.begin(), rest.end());
-    return tokens;
-  }
-  static CacheForm form(const json& spec) {
-    return {.label = spec.dump(), .keep = spec.value("keep", 1.0), .method = make_method(spec, "test")};
-  }
-  const storage::Policy& policy(const json& spec) {
-    return *methods_.emplace_back(make_method(spec, "test"))->placement();
-  }
-
-  /// Room for so many full caches in memory and on disk.
-  std::unique_ptr<ContextLibrary> open(const storage::Policy& policy, std::vector<CacheForm> forms, double host,
-                                       double disk) {
-    const auto bytes = [&](double caches) { return static_cast<int64_t>(caches * static_cast<double>(full_bytes_)); };
-    LibraryPlace place{
-        .tiers = {{.tier = Tier::host, .books = {.name = "memory", .capacity = bytes(host), .bandwidth = 1e10}},
-                  {.tier = Tier::disk, .books = {.name = "disk", .capacity = bytes(disk), .bandwidth = 1e9}},
-                  {.tier = Tier::remote, .books = {.name = "remote", .bandwidth = 2e8, .latency_s = 1e-3}}},
-        .hierarchy = hierarchy_,
-        .folder = scratch_.path() / fmt::format("store{}", stores_++)};
-    return std::make_unique<ContextLibrary>(model_, facts_, std::move(forms), std::move(place), policy);
-  }
-
-  /// Greedy tokens behind a cache of the context.
-  std::vector<int32_t> answer(KvCache cache, const std::vector<int32_t>& tokens) {
-    PromptRun run(model_, tokens, facts_, std::move(cache));
-    run.set_chunk(run.remaining());
-    const SequencePass pass = run.next_pass();
-    run.consume(model_.forward({&pass, 1}));
-    const Prefill prompt = run.finish();
-    const Method full;
-    const auto session = start_session(model_, prompt, full, {.stop = {.max_new_tokens = 8}});
-    Session* const one[] = {session.get()};
-    run_together(model_, one);
-    return session->tokens;
-  }
-  /// Answer of a request over the context compressed in memory just now.
-  std::vector<int32_t> expected(uint64_t i, const CacheForm& form, const std::vector<int32_t>& tokens) {
-    const Method full;
-    const Method& method = form.method ? *form.method : full;
-    const Prefill prompt = prefill(model_, context(i), method.needs(), kPrefillChunk, facts_);
-    Activity activity;
-    return answer(compress_prompt(prompt, method, activity), tokens);
-  }
-  /// Brings a context's cache on a thread of its own, as if that took `seconds`.
-  static std::future<BroughtPrompt> brought(ContextLibrary& library, const std::string& key, uint64_t request,
-                                            double seconds) {
-    return std::async(std::launch::async, [&library, key, request, seconds, bring = library.ask(key)] {
-      auto cache = std::make_shared<BroughtCache>(bring());
-      std::this_thread::sleep_for(std::chrono::milliseconds(seconds > 0 ? 50 : 0));
-      return BroughtPrompt{.cache =
-                               [&library, key, request, cache] {
-                                 LoadedCache loaded = library.came(key, std::move(*cache));
-                                 library.used(key, 100 + static_cast<double>(request));
-                                 return std::move(loaded.cache);
-                               },
-                           .seconds = seconds};
-    });
-  }
-  static void expect_within_capacity(const ContextLibrary& library) {
-    const auto& books = library.store().books();
-    for (size_t tier = 0; tier < books.tiers().size(); ++tier) {
-      EXPECT_LE(books.used(static_cast<int64_t>(tier)), books.tiers()[tier].capacity);
-      EXPECT_LE(books.peak(static_cast<int64_t>(tier)), books.tiers()[tier].capacity);
-    }
-  }
-
-  Transformer model_;
-  std::shared_ptr<const ModelFacts> facts_;
-  TemporaryFolder scratch_;
-  storage::HierarchyPtr hierarchy_;
-  std::vector<std::unique_ptr<Method>> methods_;
-  int64_t full_bytes_ = 0;
-  int stores_ = 0;
-};
+/// Brings a context's cache on a thread of its own, as if that took `seconds`.
+std::future<BroughtPrompt> brought(ContextLibrary& library, const std::string& key, uint64_t request, double seconds) {
+  return std::async(std::launch::async, [&library, key, request, seconds, bring = library.ask(key)] {
+    auto cache = std::make_shared<BroughtCache>(bring());
+    std::this_thread::sleep_for(std::chrono::milliseconds(seconds > 0 ? 50 : 0));
+    return BroughtPrompt{.cache =
+                             [&library, key, request, cache] {
+                               LoadedCache loaded = library.came(key, std::move(*cache));
+                               library.used(key, 100 + static_cast<double>(request));
+                               return std::move(loaded.cache);
+                             },
+                         .seconds = seconds};
+  });
+}
 
 TEST_F(Library, AnswersTheSameFromMemoryDiskAndRemote) {
   for (const json& spec : {json(), json{{"name", "snapkv"}, {"keep", 0.5}}, json{{"name", "cachegen"}}}) {
@@ -133,8 +46,8 @@ TEST_F(Library, AnswersTheSameFromMemoryDiskAndRemote) {
     }
     for (uint64_t i = 0; i < count; ++i) {
       LoadedCache loaded = library->load(fmt::format("{}", i));
-      EXPECT_TRUE(loaded.tier.has_value());
-      if (loaded.tier == Tier::remote) {
+      ASSERT_EQ(loaded.tiers.size(), 1U);
+      if (loaded.tiers.contains(Tier::remote)) {
         EXPECT_GE(loaded.load_s, 1e-3) << "the link takes its time";
       }
       EXPECT_EQ(answer(std::move(loaded.cache), prompt(i, i)), expected(i, held, prompt(i, i))) << "context " << i;
@@ -156,12 +69,12 @@ TEST_F(Library, WhatTheDiskDamagedIsComputedAnewAndStoredAgain) {
   for (uint64_t i = 0; i < 3; ++i) {
     const std::string key = fmt::format("{}", i);
     LoadedCache loaded = library->load(key);
-    EXPECT_FALSE(loaded.tier.has_value());
+    EXPECT_TRUE(loaded.tiers.empty());
     EXPECT_GT(loaded.compute_s, 0);
     EXPECT_EQ(answer(std::move(loaded.cache), prompt(i, 7)), expected(i, CacheForm{}, prompt(i, 7)));
     library->used(key, 10 + static_cast<double>(i));
     loaded = library->load(key);
-    EXPECT_EQ(loaded.tier, Tier::disk) << "it was stored again";
+    EXPECT_EQ(loaded.tiers, (std::map<Tier, double>{{Tier::disk, 1}})) << "it was stored again";
     EXPECT_EQ(answer(std::move(loaded.cache), prompt(i, 7)), expected(i, library->forms().front(), prompt(i, 7)));
   }
   EXPECT_EQ(library->recomputed(), 3);
