@@ -38,6 +38,7 @@ STANDARD = {
     "source_location": "source_location",
     "span": "as_bytes size span ssize",
     "stdexcept": "logic_error runtime_error",
+    "stop_token": "stop_source stop_token",
     "string": "hash initializer_list size ssize stoll string string_view to_string u32string u32string_view",
     "string_view": "size ssize string_view u32string_view",
     "thread": "thread",

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "harness/core/files.h"
+#include "harness/engine/reuse/token_run.h"
 
 namespace kvarena {
 
@@ -16,39 +15,49 @@ std::string chunk_key(const Transformer& model, std::span<const int32_t> tokens)
 }
 
 ChunkCache compute_chunk(Transformer& model, std::span<const int32_t> tokens) {
-  constexpr size_t at_once = 512;  // bounds activations
-  auto cache = std::make_shared<KvCache>(model.make_cache());
-  cache->prompt_length = static_cast<int64_t>(tokens.size());
-  for (size_t done = 0; done < tokens.size(); done += at_once) {
-    const SequencePass pass{.tokens = tokens.subspan(done, std::min(at_once, tokens.size() - done)),
-                            .cache = cache.get(),
-                            .logits = LogitsRows::none};
+  TokenRun run(model, tokens);
+  while (run.remaining() > 0) {
+    const SequencePass pass = run.next_pass();
     (void)model.forward({&pass, 1});
   }
-  return cache;
-}
-
-bool MemoryChunkStore::contains(const std::string& key) const {
-  const std::lock_guard lock(mutex_);
-  return chunks_.contains(key);
+  return std::make_shared<const KvCache>(run.take());
 }
 
 ChunkCache MemoryChunkStore::find(const std::string& key) {
   const std::lock_guard lock(mutex_);
   const auto it = chunks_.find(key);
-  return it == chunks_.end() ? nullptr : it->second;
+  if (it == chunks_.end()) return nullptr;
+  it->second.used = ++clock_;
+  return it->second.chunk;
 }
 
 void MemoryChunkStore::put(const std::string& key, ChunkCache chunk) {
   const std::lock_guard lock(mutex_);
-  chunks_.insert_or_assign(key, std::move(chunk));
+  const int64_t bytes = chunk->bytes();
+  Held& held = chunks_[key];
+  bytes_ += bytes - held.bytes;
+  held = {.chunk = std::move(chunk), .bytes = bytes, .used = ++clock_};
+  forget_beyond_capacity();
+}
+
+/// The newest chunk stays: whoever put it is about to hold it.
+void MemoryChunkStore::forget_beyond_capacity() {
+  while (bytes_ > capacity_) {
+    auto oldest = chunks_.end();
+    for (auto it = chunks_.begin(); it != chunks_.end(); ++it) {
+      const Held& held = it->second;
+      if (held.used == clock_ || held.chunk.use_count() > 1) continue;
+      if (oldest == chunks_.end() || held.used < oldest->second.used) oldest = it;
+    }
+    if (oldest == chunks_.end()) return;
+    bytes_ -= oldest->second.bytes;
+    chunks_.erase(oldest);
+  }
 }
 
 int64_t MemoryChunkStore::bytes() const {
   const std::lock_guard lock(mutex_);
-  int64_t total = 0;
-  for (const auto& [key, chunk] : chunks_) total += chunk->bytes();
-  return total;
+  return bytes_;
 }
 
 }  // namespace kvarena

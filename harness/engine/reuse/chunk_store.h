@@ -2,6 +2,7 @@
 // Stores that keep the entries of chunks between requests.
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,25 +27,40 @@ using ChunkCache = std::shared_ptr<const KvCache>;
 class ChunkStore {
  public:
   virtual ~ChunkStore() = default;
-  /// Whether the chunk is held, without touching its entries.
-  [[nodiscard]] virtual bool contains(const std::string& key) const = 0;
-  /// Returns the chunk, null when it is not held.
+  /// Keeps the chunk from being forgotten as long as the result lives, without touching its entries. Null when it is
+  /// not there.
+  [[nodiscard]] virtual std::shared_ptr<const void> hold(const std::string& key) = 0;
+  /// Returns the chunk, null when it is not there.
   [[nodiscard]] virtual ChunkCache find(const std::string& key) = 0;
   virtual void put(const std::string& key, ChunkCache chunk) = 0;
 };
 
-/// Keeps every chunk in memory.
+/// Keeps chunks in memory.
 class MemoryChunkStore final : public ChunkStore {
  public:
-  [[nodiscard]] bool contains(const std::string& key) const override;
+  /// Holds at most `capacity_bytes`: what is put makes the store forget the least recently used of the others beyond
+  /// them that nobody holds.
+  explicit MemoryChunkStore(int64_t capacity_bytes = std::numeric_limits<int64_t>::max()) : capacity_(capacity_bytes) {}
+
+  [[nodiscard]] std::shared_ptr<const void> hold(const std::string& key) override { return find(key); }
   [[nodiscard]] ChunkCache find(const std::string& key) override;
   void put(const std::string& key, ChunkCache chunk) override;
-  /// Bytes of all chunks held.
+  /// Bytes of all chunks.
   [[nodiscard]] int64_t bytes() const;
 
  private:
+  struct Held {
+    ChunkCache chunk;
+    int64_t bytes = 0;
+    int64_t used = 0;  // when, by clock_
+  };
+  void forget_beyond_capacity();
+
+  int64_t capacity_;
   mutable std::mutex mutex_;
-  std::map<std::string, ChunkCache> chunks_;  // guarded by mutex_
+  std::map<std::string, Held> chunks_;  // guarded by mutex_, as what follows
+  int64_t bytes_ = 0;
+  int64_t clock_ = 0;
 };
 
 }  // namespace kvarena

@@ -13,8 +13,11 @@ double squared_distance(const float* a, const float* b, int64_t count) {
 
 }  // namespace
 
-Narrowing::Narrowing(const Reuser& reuser, int64_t question, int64_t layers) : reuser_(&reuser), question_(question) {
-  for (int64_t layer = 0; layer < layers; ++layer) active_ = active_ || reuser.narrows(layer);
+bool Narrowing::wanted(const Reuser& reuser, int64_t layers) {
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    if (reuser.narrows(layer)) return true;
+  }
+  return false;
 }
 
 void Narrowing::see(int64_t /*layer*/, std::span<const int32_t> positions, const float* keys, const float* values,

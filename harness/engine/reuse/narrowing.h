@@ -13,10 +13,10 @@ namespace kvarena {
 class Narrowing final : public RowFilter {
  public:
   /// `reuser` must outlive it.
-  Narrowing(const Reuser& reuser, int64_t question, int64_t layers);
+  Narrowing(const Reuser& reuser, int64_t question) : reuser_(&reuser), question_(question) {}
 
-  /// Whether any layer narrows.
-  [[nodiscard]] bool active() const { return active_; }
+  /// Whether the reuser narrows at any of the layers.
+  [[nodiscard]] static bool wanted(const Reuser& reuser, int64_t layers);
   [[nodiscard]] bool judges(int64_t layer) const override { return reuser_->narrows(layer); }
   void see(int64_t layer, std::span<const int32_t> positions, const float* keys, const float* values, int64_t stride,
            const LayerCache& cache) override;
@@ -31,7 +31,6 @@ class Narrowing final : public RowFilter {
 
   const Reuser* reuser_;
   int64_t question_;
-  bool active_ = false;
   Stored stored_;
   std::vector<float> key_distances_;    // of the context tokens seen in this layer
   std::vector<float> value_distances_;  // likewise

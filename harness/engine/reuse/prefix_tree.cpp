@@ -8,7 +8,7 @@ namespace kvarena {
 
 struct PrefixTree::Node {
   std::vector<int32_t> tokens;                                     // whole blocks; none at the root
-  std::unique_ptr<KvCache> cache;                                  // their entries
+  std::shared_ptr<const KvCache> cache;                            // their entries
   std::map<std::vector<int32_t>, std::unique_ptr<Node>> children;  // by their first block
   Node* parent = nullptr;
   int64_t used = 0;  // when, by the tree's clock
@@ -18,10 +18,10 @@ struct PrefixTree::Node {
 
 namespace {
 
-std::unique_ptr<KvCache> part_of(const KvCache& cache, int64_t first, int64_t count) {
+std::shared_ptr<const KvCache> part_of(const KvCache& cache, int64_t first, int64_t count) {
   std::vector<LayerShape> shapes;
   for (const LayerCache& layer : cache.layers) shapes.push_back(layer.shape());
-  auto part = std::make_unique<KvCache>(shapes);
+  auto part = std::make_shared<KvCache>(shapes);
   for (size_t layer = 0; layer < shapes.size(); ++layer) {
     part->layers[layer].tail().append_entries(cache.layers[layer].tail(), first, count);
   }
@@ -94,19 +94,17 @@ void PrefixTree::insert(std::span<const int32_t> tokens, const KvCache& cache) {
 
 int64_t PrefixTree::match(std::span<const int32_t> tokens) const { return follow(tokens).length; }
 
-int64_t PrefixTree::read(std::span<const int32_t> tokens, KvCache& cache) {
+std::vector<PrefixTree::Piece> PrefixTree::find(std::span<const int32_t> tokens) {
   const Path path = follow(tokens);
   ++clock_;
+  std::vector<Piece> pieces;
   for (Node* node : path.nodes) {
     node->used = clock_;
     if (!node->cache) continue;
-    const auto count = node == path.nodes.back() ? path.in_last : static_cast<int64_t>(node->tokens.size());
-    for (size_t layer = 0; layer < cache.layers.size(); ++layer) {
-      cache.layers[layer].tail().append_entries(node->cache->layers[layer].tail(), 0, count);
-    }
-    cache.length += count;
+    pieces.push_back({.cache = node->cache, .count = std::ssize(node->tokens)});
   }
-  return path.length;
+  if (!pieces.empty()) pieces.back().count = path.in_last;
+  return pieces;
 }
 
 /// Least recently used leaves go first; a parent whose children are gone is a leaf.
@@ -127,6 +125,37 @@ void PrefixTree::forget_beyond_capacity() {
     const std::vector<int32_t> first(oldest->tokens.begin(), oldest->tokens.begin() + block_);
     oldest->parent->children.erase(first);
   }
+}
+
+void PrefixTrees::insert(int64_t block, std::span<const int32_t> tokens, const KvCache& cache) {
+  const std::lock_guard lock(mutex_);
+  tree(block).insert(tokens, cache);
+}
+
+int64_t PrefixTrees::match(int64_t block, std::span<const int32_t> tokens) {
+  const std::lock_guard lock(mutex_);
+  return tree(block).match(tokens);
+}
+
+int64_t PrefixTrees::read(int64_t block, std::span<const int32_t> tokens, KvCache& cache) {
+  std::vector<PrefixTree::Piece> pieces;
+  {
+    const std::lock_guard lock(mutex_);
+    pieces = tree(block).find(tokens);
+  }
+  for (const PrefixTree::Piece& piece : pieces) {
+    for (size_t layer = 0; layer < cache.layers.size(); ++layer)
+      cache.layers[layer].tail().append_entries(piece.cache->layers[layer].tail(), 0, piece.count);
+    cache.length += piece.count;
+  }
+  return cache.length;
+}
+
+int64_t PrefixTrees::bytes() const {
+  const std::lock_guard lock(mutex_);
+  int64_t total = 0;
+  for (const auto& [block, tree] : trees_) total += tree.bytes();
+  return total;
 }
 
 }  // namespace kvarena

@@ -11,58 +11,13 @@
 #include "harness/core/error.h"
 #include "harness/engine/reuse/narrowing.h"
 #include "harness/engine/reuse/recovery.h"
-#include "harness/engine/reuse/speculation.h"
 
 namespace kvarena {
 namespace {
 
-class Clock {
- public:
-  [[nodiscard]] double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+using Clock = std::chrono::steady_clock;
 
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-std::span<const int32_t> tokens_of(const ReusePrompt& prompt, const PromptPart& part) {
-  return prompt.tokens.subspan(static_cast<size_t>(part.begin), static_cast<size_t>(part.end - part.begin));
-}
-
-/// The beginning that other prompts share: the prefix and the first chunk behind it. One token is always left, whose
-/// logits are wanted.
-std::span<const int32_t> shared_beginning(const ReusePrompt& prompt, int64_t prefix) {
-  int64_t end = 0;
-  for (const PromptPart& part : prompt.parts) {
-    end = part.end;
-    if (part.end > prefix) break;
-  }
-  return prompt.tokens.first(static_cast<size_t>(end));
-}
-
-PrefixTree& prefixes(ReuseMemory& memory, const Reuser& reuser) {
-  return memory.prefixes.try_emplace(reuser.block(), reuser.block()).first->second;
-}
-
-/// Fills `cache` with what the memory holds. With `upload` each chunk goes on to the model's device, if it has one.
-void load(Transformer& model, const ReusePrompt& prompt, const Reuser& reuser, ReuseMemory& memory, bool upload,
-          KvCache& cache) {
-  switch (reuser.source()) {
-    case ReuseSource::nothing: return;
-    case ReuseSource::prefix:
-      prefixes(memory, reuser).read(prompt.tokens.first(prompt.tokens.size() - 1), cache);
-      return;
-    case ReuseSource::chunks:
-      for (const PromptPart& part : prompt.parts) {
-        const ChunkCache chunk = memory.chunks->find(chunk_key(model, tokens_of(prompt, part)));
-        KVARENA_ASSERT(chunk != nullptr, fmt::format("no entries of tokens {} to {}", part.begin, part.end));
-        append_recovered(model, *chunk, cache);
-        if (upload) model.upload(cache, std::ssize(prompt.tokens) - cache.length);
-      }
-      return;
-  }
-}
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Context tokens to compute, checked.
 std::vector<int32_t> chosen(const Reuser& reuser, const ReusePrompt& prompt) {
@@ -75,93 +30,138 @@ std::vector<int32_t> chosen(const Reuser& reuser, const ReusePrompt& prompt) {
 
 }  // namespace
 
-ReusePrompt reuse_prompt_of(std::span<const int32_t> tokens, const PromptLayout& layout, const Reuser& reuser) {
-  const auto last = static_cast<int64_t>(tokens.size()) - 1;
-  ReusePrompt prompt{
-      .tokens = tokens, .parts = {}, .question = std::clamp<int64_t>(layout.question.value_or(last), 0, last)};
-  prompt.parts = cut_parts(layout.prefix, prompt.question, reuser.chunk());
-  return prompt;
-}
-
-void prime(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout, const Reuser& reuser,
-           ReuseMemory& memory) {
-  const auto speculative = reuser.speculative();
-  if (speculative && !speculative->path.empty()) (void)model.helper(speculative->path);
-  const ReusePrompt prompt = reuse_prompt_of(tokens, layout, reuser);
-  switch (reuser.source()) {
-    case ReuseSource::nothing: return;
-    case ReuseSource::prefix: {
-      const auto beginning = shared_beginning(prompt, layout.prefix);
-      PrefixTree& tree = prefixes(memory, reuser);
-      const auto whole = static_cast<int64_t>(beginning.size()) / reuser.block() * reuser.block();
-      if (tree.match(beginning) < whole) tree.insert(beginning, *compute_chunk(model, beginning));
-      return;
-    }
-    case ReuseSource::chunks:
-      for (const PromptPart& part : prompt.parts) {
-        const auto own = tokens_of(prompt, part);
-        const std::string key = chunk_key(model, own);
-        if (!memory.chunks->contains(key)) memory.chunks->put(key, compute_chunk(model, own));
-      }
-      return;
-  }
-}
-
 ReuseRun::ReuseRun(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout,
                    const Reuser& reuser, ReuseMemory& memory)
     : model_(&model),
+      layout_(&layout),
       reuser_(&reuser),
+      memory_(&memory),
       prompt_(reuse_prompt_of(tokens, layout, reuser)),
-      result_{.cache = model.make_cache(), .logits = {}, .record = {}} {
-  const Clock total;
+      result_{.cache = model.make_cache(), .logits = {}, .record = {}},
+      narrows_(Narrowing::wanted(reuser, model.config().layers)) {
   const auto n = std::ssize(tokens);
-  const bool chunks = reuser.source() == ReuseSource::chunks;
-  if (chunks) require_recoverable(model, n);
-  ReuseRecord& record = result_.record;
+  if (reuser.source() == ReuseSource::chunks) require_recoverable(model, n);
   result_.cache.prompt_length = n;
-
   const auto speculative = reuser.speculative();
-  const bool reads_itself = speculative && speculative->path.empty();  // in passes, which uploads must not meet
-  std::future<void> loading = std::async(speculative ? std::launch::async : std::launch::deferred, [&] {
-    const Clock clock;
-    load(model, prompt_, reuser, memory, /*upload=*/!reads_itself, result_.cache);
-    record.load_s = clock.seconds();
-  });
-  Speculation speculation;
-  if (speculative) {
-    const Clock clock;
-    speculation = speculate(model, tokens, layout, *speculative);
-    record.score_s = clock.seconds();
-    prompt_.speculation = &speculation;
-  }
-  const Clock choosing;
-  if (chunks) rows_ = chosen(reuser, prompt_);
-  record.align_s = choosing.seconds();
-  prompt_.speculation = nullptr;
-  loading.get();
-  record.loaded_bytes = result_.cache.bytes();
-  for (int64_t position = result_.cache.length; position < n; ++position)
-    rows_.push_back(static_cast<int32_t>(position));
-  record.total_s = total.seconds();
+  if (speculative && speculative->path.empty()) reading_.emplace(model, tokens, speculative->layers);
 }
 
-void ReuseRun::compute(int64_t most) {
-  const Clock clock;
-  Narrowing narrowing(*reuser_, prompt_.question, model_->config().layers);
-  const int64_t count = narrowing.active() ? remaining() : std::min(most, remaining());
-  const Recomputed computed = model_->recompute({.tokens = prompt_.tokens,
-                                                 .positions = std::span(rows_).subspan(done_, count),
-                                                 .cache = &result_.cache,
-                                                 .filter = narrowing.active() ? &narrowing : nullptr});
-  done_ += count;
+/// Fills the cache with what the memory holds. With `upload` each chunk goes on to the model's device, if it has one.
+void ReuseRun::load(bool upload) {
+  const auto start = Clock::now();
+  KvCache& cache = result_.cache;
+  switch (reuser_->source()) {
+    case ReuseSource::nothing: break;
+    case ReuseSource::prefix:
+      (void)memory_->prefixes->read(reuser_->block(), prompt_.tokens.first(prompt_.tokens.size() - 1), cache);
+      break;
+    case ReuseSource::chunks:
+      for (const PromptPart& part : prompt_.parts) {
+        if (stop_.stop_requested()) return;
+        const ChunkCache chunk = memory_->chunks->find(chunk_key(*model_, tokens_of(prompt_, part)));
+        KVARENA_ASSERT(chunk != nullptr, fmt::format("no entries of tokens {} to {}", part.begin, part.end));
+        append_recovered(*model_, *chunk, cache);
+        if (upload) model_->upload(cache, std::ssize(prompt_.tokens) - cache.length);
+      }
+      break;
+  }
+  result_.record.load_s = seconds_since(start);
+}
+
+/// Has a speculative model of its own read the prompt, if there is one, and chooses.
+void ReuseRun::score() {
+  const auto speculative = reuser_->speculative();
+  if (!speculative) return choose(nullptr);
+  const auto start = Clock::now();
+  const Speculation speculation = speculate(*model_, prompt_.tokens, *layout_, *speculative, stop_.get_token());
+  result_.record.score_s = seconds_since(start);
+  if (!stop_.stop_requested()) choose(&speculation);
+}
+
+void ReuseRun::choose(const Speculation* speculation) {
+  const auto start = Clock::now();
+  prompt_.speculation = speculation;
+  if (reuser_->source() == ReuseSource::chunks) rows_ = chosen(*reuser_, prompt_);
+  prompt_.speculation = nullptr;
+  result_.record.align_s = seconds_since(start);
+}
+
+void ReuseRun::begin(Beginning how) {
+  const auto start = Clock::now();
+  const bool alone = how == Beginning::alone;
+  const auto speculative = reuser_->speculative();
+  const bool itself = speculative && speculative->path.empty();
+  const bool scores = speculative && (alone || !itself);
+  const bool upload = alone && !itself;  // its own passes must not meet uploads
+  std::future<void> loading = std::async(scores ? std::launch::async : std::launch::deferred, [&] { load(upload); });
+  if (!itself) score();
+  while (itself && alone && reads_itself()) {
+    const SequencePass pass = next_pass();
+    consume(model_->forward({&pass, 1}));
+  }
+  loading.get();
+  result_.record.total_s = seconds_since(start);
+}
+
+void ReuseRun::arrange() {
+  if (arranged_) return;
+  result_.record.loaded_bytes = result_.cache.bytes();
+  for (int64_t position = result_.cache.length; position < std::ssize(prompt_.tokens); ++position)
+    rows_.push_back(static_cast<int32_t>(position));
+  arranged_ = true;
+}
+
+SequencePass ReuseRun::next_pass() {
+  pass_begin_ = Clock::now();
+  if (reading_) {
+    reading_->run.set_chunk(chunk_);
+    return reading_->run.next_pass();
+  }
+  const std::span<const int32_t> positions =
+      std::span(rows_).subspan(static_cast<size_t>(done_), static_cast<size_t>(std::min(chunk_, remaining())));
+  tokens_.clear();
+  for (const int32_t position : positions) tokens_.push_back(prompt_.tokens[static_cast<size_t>(position)]);
+  done_ += std::ssize(positions);
+  return {.tokens = tokens_,
+          .cache = &result_.cache,
+          .logits = remaining() == 0 ? LogitsRows::last : LogitsRows::none,
+          .positions = positions};
+}
+
+void ReuseRun::consume(std::span<const float> logits) {
+  if (reading_) {
+    result_.record.score_s += seconds_since(pass_begin_);
+    if (reading_->run.remaining() > 0) return;
+    const Speculation speculation = reading_->norms.take();
+    reading_.reset();
+    return choose(&speculation);
+  }
+  result_.logits.assign(logits.begin(), logits.end());
+  const auto positions = std::span(rows_).subspan(static_cast<size_t>(done_) - tokens_.size(), tokens_.size());
+  const std::vector<int64_t> rows(static_cast<size_t>(model_->config().layers), std::ssize(positions));
+  count(rows, positions, seconds_since(pass_begin_));
+}
+
+void ReuseRun::failed(const std::string& reason) { throw UserError(reason); }
+
+void ReuseRun::compute() {
+  const auto start = Clock::now();
+  Narrowing narrowing(*reuser_, prompt_.question);
+  const Recomputed computed =
+      model_->recompute({.tokens = prompt_.tokens, .positions = rows_, .cache = &result_.cache, .filter = &narrowing});
+  done_ = std::ssize(rows_);
   result_.logits.assign(computed.logits.begin(), computed.logits.end());
-  computed_ += std::accumulate(computed.rows.begin(), computed.rows.end(), int64_t{0});
-  last_layer_ += computed.rows.back();
+  count(computed.rows, computed.positions, seconds_since(start));
+}
+
+void ReuseRun::count(std::span<const int64_t> rows, std::span<const int32_t> positions, double seconds) {
+  computed_ += std::accumulate(rows.begin(), rows.end(), int64_t{0});
+  last_layer_ += rows.back();
   ReuseRecord& record = result_.record;
-  std::ranges::copy_if(computed.positions, std::back_inserter(record.recomputed),
+  std::ranges::copy_if(positions, std::back_inserter(record.recomputed),
                        [&](int32_t position) { return position < prompt_.question; });
-  record.prefill_s += clock.seconds();
-  record.total_s += clock.seconds();
+  record.prefill_s += seconds;
+  record.total_s += seconds;
 }
 
 ReusedPrompt ReuseRun::finish() {
@@ -175,7 +175,13 @@ ReusedPrompt ReuseRun::finish() {
 ReusedPrompt reuse_prompt(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout,
                           const Reuser& reuser, ReuseMemory& memory) {
   ReuseRun run(model, tokens, layout, reuser, memory);
-  run.compute(run.remaining());
+  run.begin(ReuseRun::Beginning::alone);
+  run.arrange();
+  if (run.narrows()) run.compute();
+  while (run.remaining() > 0) {
+    const SequencePass pass = run.next_pass();
+    run.consume(model.forward({&pass, 1}));
+  }
   return run.finish();
 }
 

@@ -1,23 +1,15 @@
 #pragma once
 // A prompt's cache by reuse: look up, recover positions, choose, compute what was chosen.
 
-#include <map>
-#include <memory>
+#include <chrono>
+#include <optional>
+#include <stop_token>
 #include <vector>
 
-#include "harness/engine/reuse/chunk_store.h"
-#include "harness/engine/reuse/prefix_tree.h"
-#include "harness/engine/reuse/prompt_layout.h"
-#include "harness/method/reuser.h"
-#include "harness/model/transformer.h"
+#include "harness/engine/reuse/priming.h"
+#include "harness/engine/reuse/speculation.h"
 
 namespace kvarena {
-
-/// Entries that earlier requests to one model left for later ones.
-struct ReuseMemory {
-  std::shared_ptr<ChunkStore> chunks = std::make_shared<MemoryChunkStore>();
-  std::map<int64_t, PrefixTree> prefixes;  // by tokens of a block
-};
 
 /// Savings and costs of reuse in one request.
 struct ReuseRecord {
@@ -25,9 +17,9 @@ struct ReuseRecord {
   double recompute_share = 0;       // of all tokens and layers, those that were computed; the question included
   int64_t loaded_bytes = 0;         // of entries taken from the memory
   double load_s = 0;                // looking up, copying and rotating them, and taking them to a device
-  double score_s = 0;               // the speculative model's reading, while entries are loaded
+  double score_s = 0;               // the speculative model's reading, while entries are loaded; shared passes whole
   double align_s = 0;               // choosing tokens and taking the choice to the target's, while entries are loaded
-  double prefill_s = 0;             // computing what was chosen, up to the first logits
+  double prefill_s = 0;             // computing what was chosen, up to the first logits; shared passes whole
   double total_s = 0;               // all of it
   std::vector<int32_t> recomputed;  // context tokens that all layers computed
 };
@@ -38,44 +30,80 @@ struct ReusedPrompt {
   ReuseRecord record;
 };
 
-/// Cuts the prompt into parts by what is known of it. The question is the last token where nothing else is known.
-[[nodiscard]] ReusePrompt reuse_prompt_of(std::span<const int32_t> tokens, const PromptLayout& layout,
-                                          const Reuser& reuser);
-
-/// Computes what the reuser would find if the prompt's parts had been seen before and the memory does not hold: every
-/// chunk alone; for prefixes the prompt's beginning up to its first chunk, since later ones stand elsewhere in other
-/// prompts. Opens the speculative model, if the reuser has one.
-void prime(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout, const Reuser& reuser,
-           ReuseMemory& memory);
-
-/// A prompt on its way to a cache out of a memory that holds what prime() puts there: entries are loaded, and tokens
-/// chosen meanwhile, when it is made; then the tokens without entries and the chosen ones are computed, all at once or
-/// some at a time between other passes. The result does not depend on how they are cut, bit for bit.
-class ReuseRun {
+/// A prompt on its way to a cache out of a memory that holds what Priming puts there. First entries are loaded, and
+/// tokens scored and chosen meanwhile: beside passes of other requests, but for a model that scores its own prompts,
+/// whose reading is passes that others may share. Then tokens without entries and the chosen ones are computed, at once
+/// or some at a time, in passes that others may share. The result depends on none of this, bit for bit.
+class ReuseRun final : public PassMember {
  public:
-  /// Takes what must outlive the run. Throws UserError when chunks cannot be brought to their positions
-  /// (recovery.h), or as speculate() does.
+  /// Takes what must outlive the run. Throws UserError when chunks cannot be brought to their positions (recovery.h).
   ReuseRun(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout, const Reuser& reuser,
            ReuseMemory& memory);
 
-  /// Tokens that have not been computed.
-  [[nodiscard]] int64_t remaining() const { return std::ssize(rows_) - done_; }
-  /// Computes at most `most` more. All of them where the reuser narrows, which compares whole layers.
-  void compute(int64_t most);
+  enum class Beginning {
+    alone,         // no other pass of the model runs; it reads itself, and entries go on to its device while they come
+    beside_passes  // any may run: what it reads itself is left to reads_itself(), and the device gets entries later
+  };
+  /// Loads, scores and chooses; once, by any thread. Throws UserError as speculate() does.
+  void begin(Beginning how);
+  /// Has begin() end early: the run is of no more use.
+  void stop() { stop_.request_stop(); }
+  /// Whether the next passes are those of the model that scores its own prompt; they may run beside begin().
+  [[nodiscard]] bool reads_itself() const { return reading_.has_value(); }
+  /// Arranges what begin() and the model's own reading left. Before anything is computed.
+  void arrange();
+
+  /// Tokens that have not been computed; all of them before they are chosen.
+  [[nodiscard]] int64_t remaining() const { return arranged_ ? std::ssize(rows_) - done_ : std::ssize(prompt_.tokens); }
+  /// Feeds at most so many tokens in each pass from now on.
+  void set_chunk(int64_t tokens) { chunk_ = tokens; }
+  [[nodiscard]] SequencePass next_pass() override;
+  void consume(std::span<const float> logits) override;
+  /// Throws UserError with the reason.
+  void failed(const std::string& reason) override;
+  /// Whether the reuser compares whole layers and lets fewer tokens go on: what is computed then shares no pass.
+  [[nodiscard]] bool narrows() const { return narrows_; }
+  /// Computes what remains, of a reuser that narrows.
+  void compute();
   /// Gives the cache, once nothing remains.
   [[nodiscard]] ReusedPrompt finish();
-  /// Bytes that the cache holds now.
-  [[nodiscard]] int64_t bytes() const { return result_.cache.bytes(); }
+  /// Bytes that its caches hold now.
+  [[nodiscard]] int64_t bytes() const {
+    return result_.cache.ledger->current(Tier::device) + (reading_ ? reading_->run.bytes() : 0);
+  }
 
  private:
+  /// The model's own reading of the prompt.
+  struct Reading {
+    Reading(Transformer& model, std::span<const int32_t> tokens, double share)
+        : norms(model, std::ssize(tokens), share), run(model, tokens, &norms, norms.layers()) {}
+    ResidualNorms norms;
+    TokenRun run;
+  };
+
+  void load(bool upload);
+  void score();
+  void choose(const Speculation* speculation);
+  /// Takes what a pass of `seconds` computed.
+  void count(std::span<const int64_t> rows, std::span<const int32_t> positions, double seconds);
+
   Transformer* model_;
+  const PromptLayout* layout_;
   const Reuser* reuser_;
+  ReuseMemory* memory_;
   ReusePrompt prompt_;
   ReusedPrompt result_;
-  std::vector<int32_t> rows_;  // to compute, ascending
-  int64_t done_ = 0;           // of these
-  int64_t computed_ = 0;       // rows over all layers
-  int64_t last_layer_ = 0;     // rows of the last one
+  std::stop_source stop_;
+  std::optional<Reading> reading_;  // until it chose
+  bool narrows_;
+  bool arranged_ = false;
+  std::vector<int32_t> rows_;    // to compute, ascending
+  int64_t done_ = 0;             // of these, in passes so far
+  int64_t chunk_ = 512;          // bounds activations
+  std::vector<int32_t> tokens_;  // of the pass under way
+  std::chrono::steady_clock::time_point pass_begin_;
+  int64_t computed_ = 0;    // rows over all layers
+  int64_t last_layer_ = 0;  // rows of the last one
 };
 
 /// A ReuseRun from beginning to end.

@@ -7,11 +7,6 @@ TieredChunkStore::TieredChunkStore(storage::HierarchyPtr machine, Tier tier)
   (void)machine_->storage(tier_);
 }
 
-bool TieredChunkStore::contains(const std::string& key) const {
-  const std::lock_guard lock(mutex_);
-  return chunks_.contains(key);
-}
-
 std::shared_ptr<const TieredChunkStore::Chunk> TieredChunkStore::chunk_of(const std::string& key) const {
   const std::lock_guard lock(mutex_);
   const auto it = chunks_.find(key);

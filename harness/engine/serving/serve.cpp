@@ -45,7 +45,7 @@ std::optional<std::vector<RequestProgress>> ServingLoop::pass() {
   PassResult result = executor_.run(plan);
   now_ += result.seconds;
   totals_.busy_seconds += result.seconds;
-  ++totals_.passes;
+  if (!result.progress.empty() || result.waiting.empty()) ++totals_.passes;  // otherwise all waited
   for (const PassPlan::Chunk& chunk : plan.chunks) {
     const bool waits = std::ranges::find(result.waiting, chunk.request) != result.waiting.end();
     if (!waits) schedule_.prefilled(chunk.request, chunk.tokens);

@@ -25,15 +25,24 @@ int64_t prompt_tokens(const ServedRequest& request) {
 
 /// A request under way: its prompt first, then its session.
 struct ServingEngine::State final : PassMember {
-  std::optional<int64_t> load;        // of the schedule, until it has come
-  std::future<BroughtPrompt> coming;  // of a prompt that begins with a cache, until it is taken
-  double asked_s = 0;                 // on the run's clock
-  std::optional<BroughtPrompt> brought;
+  std::optional<int64_t> load;  // of the schedule, until it has come
   std::unique_ptr<PromptRun> prompt;
-  std::unique_ptr<ReuseRun> reused;  // in its place, of a method that reuses entries
+  std::shared_ptr<ReuseMemory> memory;  // of a method that reuses entries
+  std::unique_ptr<Priming> priming;     // likewise, first
+  std::unique_ptr<ReuseRun> reused;     // then, in place of `prompt`
+  std::future<BroughtPrompt> coming;    // of a prompt that begins with a cache or reuses entries, until it is there
+  double asked_s = 0;                   // on the run's clock
+  bool steps_back = false;              // reused entries have just been asked for
+  std::optional<BroughtPrompt> brought;
   std::unique_ptr<Session> session;
-  size_t tokens_before = 0;  // the pass under way
+  PassMember* fed = nullptr;  // of these, in the pass under way
+  size_t tokens_before = 0;   // the pass under way
   std::string failure;
+
+  /// Whoever brings reused entries is asked to end, and waited for.
+  ~State() override {
+    if (reused) reused->stop();
+  }
 
   /// Looks whether its cache has come.
   void look() {
@@ -41,20 +50,39 @@ struct ServingEngine::State final : PassMember {
     failure = failure_of([&] { brought = coming.get(); });
   }
   /// Whether it waits for a cache that is not there at `now`.
-  [[nodiscard]] bool waits(double now) const { return brought ? arrival_s() > now : load || coming.valid(); }
+  [[nodiscard]] bool waits(double now) const {
+    if (reused && reused->reads_itself()) return false;
+    return brought ? arrival_s() > now : load || coming.valid();
+  }
   [[nodiscard]] double arrival_s() const { return asked_s + brought->seconds; }
 
-  [[nodiscard]] SequencePass next_pass() override { return session ? session->next_pass() : prompt->next_pass(); }
-  void consume(std::span<const float> logits) override {
-    if (session) return session->consume(logits);
-    prompt->consume(logits);
+  [[nodiscard]] bool primes() const { return priming && !priming->done(); }
+  /// Whether it computes by itself what it computes next.
+  [[nodiscard]] bool alone() const {
+    return !session && !primes() && reused && reused->narrows() && !reused->reads_itself();
   }
+  [[nodiscard]] SequencePass next_pass() override {
+    fed = session    ? static_cast<PassMember*>(session.get())
+          : primes() ? static_cast<PassMember*>(priming.get())
+          : reused   ? static_cast<PassMember*>(reused.get())
+                     : prompt.get();
+    return fed->next_pass();
+  }
+  void consume(std::span<const float> logits) override { fed->consume(logits); }
   void failed(const std::string& reason) override {
     failure = reason;
     if (session) session->failed(reason);
   }
   /// Tokens of the prompt that have not been through the model.
-  [[nodiscard]] int64_t prompt_left() const { return prompt ? prompt->remaining() : reused ? reused->remaining() : 0; }
+  [[nodiscard]] int64_t prompt_left(int64_t all) const {
+    if (priming && !reused) return all;
+    return prompt ? prompt->remaining() : reused ? reused->remaining() : 0;
+  }
+  void set_chunk(int64_t tokens) const {
+    if (priming) priming->set_chunk(tokens);
+    if (reused) reused->set_chunk(tokens);
+    if (prompt) prompt->set_chunk(tokens);
+  }
 };
 
 ServingEngine::ServingEngine(Transformer& model, std::vector<ServedRequest> requests,
@@ -168,7 +196,10 @@ int64_t ServingEngine::bytes_now(int64_t request) const {
   auto* verifying = dynamic_cast<VerifySession*>(state.session.get());
   const OffloadedCache* offloaded = verifying == nullptr ? nullptr : verifying->offloaded();
   const int64_t elsewhere = offloaded == nullptr ? 0 : offloaded->device_bytes();
-  const int64_t reading = state.prompt ? state.prompt->bytes() : state.reused ? state.reused->bytes() : 0;
+  const int64_t reading = state.prompt    ? state.prompt->bytes()
+                          : state.reused  ? state.reused->bytes()
+                          : state.priming ? state.priming->bytes()
+                                          : 0;
   return reading + (state.session ? state.session->held_bytes() : 0) - elsewhere;
 }
 
@@ -185,10 +216,8 @@ ServingEngine::State& ServingEngine::state_of(int64_t request) {
   const ServedRequest& served = of(request);
   state->failure = failure_of([&] {
     if (const Reuser* reuser = served.method->reuser()) {
-      ReuseMemory own;
-      ReuseMemory& memory = served.memory ? *served.memory : own;
-      prime(*model_, served.prompt, served.layout, *reuser, memory);
-      state->reused = std::make_unique<ReuseRun>(*model_, served.prompt, served.layout, *reuser, memory);
+      state->memory = served.memory ? served.memory : std::make_shared<ReuseMemory>();
+      state->priming = std::make_unique<Priming>(*model_, served.prompt, served.layout, *reuser, *state->memory);
     } else if (served.begin && schedule_ && served.begin_bytes > 0) {
       state->load = schedule_->add_load(served.begin_bytes);
     } else if (served.begin) {
@@ -201,14 +230,34 @@ ServingEngine::State& ServingEngine::state_of(int64_t request) {
   return *state;
 }
 
+void ServingEngine::begin_reuse(int64_t request, State& state) {
+  const ServedRequest& served = of(request);
+  state.reused =
+      std::make_unique<ReuseRun>(*model_, served.prompt, served.layout, *served.method->reuser(), *state.memory);
+  const auto asked = std::chrono::steady_clock::now();
+  state.coming = std::async(std::launch::async, [run = state.reused.get(), asked] {
+    run->begin(ReuseRun::Beginning::beside_passes);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - asked;
+    return BroughtPrompt{.cache = {}, .seconds = took.count()};
+  });
+}
+
 /// The state of a request whose prompt is in the pass at `now`. Null while it waits for its cache.
 ServingEngine::State* ServingEngine::prompt_state(int64_t request, double now) {
   const bool asked = states_.contains(request);
   State& state = state_of(request);
-  if (!asked) state.asked_s = now;
+  const bool primed = state.failure.empty() && state.priming && state.priming->done() && !state.reused;
+  if (!asked || primed) state.asked_s = now;
+  if (primed) state.failure = failure_of([&] { begin_reuse(request, state); });
+  state.steps_back = state.steps_back || primed;
   state.look();
   if (state.failure.empty() && state.waits(now)) return nullptr;
-  if (!state.brought || state.prompt || state.session) return &state;
+  if (state.failure.empty() && state.priming && state.brought && !state.reused->reads_itself()) {
+    state.reused->arrange();
+    state.priming.reset();
+    state.memory.reset();
+  }
+  if (!state.brought || state.prompt || state.reused || state.session) return &state;
   if (state.load) schedule_->loaded(*std::exchange(state.load, std::nullopt));
   const ServedRequest& served = of(request);
   state.failure = failure_of([&] {
@@ -243,12 +292,13 @@ bool ServingEngine::only_loads(std::span<const int64_t> waiting) const {
 std::vector<int64_t> ServingEngine::requests_of(const serving::PassPlan& plan, double now,
                                                 std::vector<int64_t>& waiting) {
   std::vector<int64_t> prompts;
+  int64_t room = plan.room.tokens;
   for (const auto& chunk : plan.chunks) {
     State* const state = prompt_state(chunk.request, now);
     if (state == nullptr) waiting.push_back(chunk.request);
     if (state == nullptr || (state->failure.empty() && of(chunk.request).resume)) continue;  // it waits for its turn
     prompts.push_back(chunk.request);
-    if (state->prompt) state->prompt->set_chunk(chunk.tokens);
+    state->set_chunk(chunk.tokens + (state->reused ? std::exchange(room, 0) : 0));
   }
   std::vector<VerifySession*> turn;  // the sessions that a schedule decides on
   if (schedule_) {
@@ -271,7 +321,9 @@ std::vector<int64_t> ServingEngine::requests_of(const serving::PassPlan& plan, d
 }
 
 /// Looks often rather than sleeping until one comes: the time that counts is what the one who brings it has measured.
-double ServingEngine::first_arrival(std::span<const int64_t> waiting) {
+double ServingEngine::first_arrival(std::span<const int64_t> waiting, double now) {
+  constexpr double moment_s = 5e-3;
+  const auto start = std::chrono::steady_clock::now();
   while (true) {
     double first = std::numeric_limits<double>::infinity();
     for (const int64_t request : waiting) {
@@ -281,6 +333,8 @@ double ServingEngine::first_arrival(std::span<const int64_t> waiting) {
       if (state.brought) first = std::min(first, state.arrival_s());
     }
     if (std::isfinite(first)) return first;
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    if (waited.count() > moment_s) return now + waited.count();
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
@@ -291,7 +345,7 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan, std::span<
   auto begin = std::chrono::steady_clock::now();
   std::vector<int64_t> requests = requests_of(plan, now, result.waiting);
   if (requests.empty() && beside.empty() && !result.waiting.empty() && only_loads(result.waiting)) {
-    now = std::max(now, first_arrival(result.waiting));
+    now = std::max(now, first_arrival(result.waiting, now));
     begin = std::chrono::steady_clock::now();
     if (!schedule_) {  // which a second look would ask twice
       result.waiting.clear();
@@ -301,24 +355,32 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan, std::span<
   const double waited = now - plan.at_s;
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
   std::vector<PassMember*> fed;
+  std::vector<State*> by_themselves;
   for (const int64_t request : requests) {
     State& state = state_of(request);
     state.tokens_before = state.session ? state.session->tokens.size() : 0;
-    if (state.failure.empty() && (state.session || state.prompt)) fed.push_back(&state);
+    if (!state.failure.empty()) continue;
+    if (state.alone()) {
+      by_themselves.push_back(&state);
+    } else {
+      fed.push_back(&state);
+    }
   }
   fed.insert(fed.end(), beside.begin(), beside.end());
   run_pass(*model_, fed);
-  for (const auto& [request, tokens] : plan.chunks) {
-    State& state = state_of(request);
-    if (state.reused) state.failure = failure_of([&, most = tokens] { state.reused->compute(most); });
-  }
+  for (State* state : by_themselves) state->failure = failure_of([&] { state->reused->compute(); });
   for (const int64_t request : requests) {
     State& state = state_of(request);
-    const bool read = !state.session && state.prompt_left() == 0;
+    const bool read = !state.session && state.prompt_left(std::ssize(of(request).prompt)) == 0;
     if (read && state.failure.empty()) state.failure = failure_of([&] { start(request, state); });
   }
   if (schedule_) schedule_->advance(seconds());
   for (const int64_t request : requests) result.progress.push_back(settle(request));
+  for (const int64_t request : result.waiting) {
+    // It asks for no more than a token, so that prompts behind it go on meanwhile.
+    if (std::exchange(state_of(request).steps_back, false))
+      result.progress.push_back({.request = request, .prompt_left = 1});
+  }
   result.seconds = waited + seconds();
   return result;
 }
@@ -352,7 +414,7 @@ serving::RequestProgress ServingEngine::settle(int64_t request) {
     progress.tokens = static_cast<int64_t>(session->tokens.size() - state.tokens_before);
     progress.finished = session->finished();
   }
-  if (of(request).method->reuser() != nullptr) progress.prompt_left = state.prompt_left();
+  if (of(request).method->reuser() != nullptr) progress.prompt_left = state.prompt_left(std::ssize(of(request).prompt));
   if (progress.finished) {
     known_.at(request).answer = ServedAnswer{.tokens = session->tokens,
                                              .finish = session->finish,

@@ -39,9 +39,11 @@ struct ServedRequest {
   /// Makes the session, of a verifier with a schedule whose full cache lies behind the device, from the cache that was
   /// brought. Empty: the prompt is read on.
   std::function<std::unique_ptr<Session>(KvCache)> resume;
-  /// For methods that reuse entries: which part of the prompt is context, and the primed memory that requests share.
-  /// Its entries are loaded and its tokens chosen in the pass that the request starts in; what is computed anew is read
-  /// in chunks beside the rest of each pass, and at once where the reuser narrows.
+  /// For methods that reuse entries: which part of the prompt is context, and the memory that requests share. What it
+  /// lacks of the prompt is computed first, in chunks, in passes that others share. Then entries are loaded, and tokens
+  /// scored and chosen, beside passes; the prompt goes on in the first pass that begins after so many seconds as that
+  /// took. A model that scores its own prompts does so in chunks in these passes. What is computed anew is read in
+  /// chunks in passes that others share, or by itself and at once where the reuser narrows.
   PromptLayout layout;
   std::shared_ptr<ReuseMemory> memory;
   double patience_s = std::numeric_limits<double>::infinity();
@@ -74,7 +76,7 @@ class ServingEngine final : public serving::Executor {
   [[nodiscard]] serving::RequestNeeds needs(int64_t request) const override;
   serving::PassResult run(const serving::PassPlan& plan) override { return run(plan, {}); }
   /// Runs a pass with members that are no requests. Where all that could run waits for caches, and no member is given,
-  /// the pass begins when the first cache is there.
+  /// the pass begins when the first cache is there; without one it ends, empty, after a moment.
   serving::PassResult run(const serving::PassPlan& plan, std::span<PassMember* const> beside);
   [[nodiscard]] int64_t bytes_to_end(int64_t request) const override;
   [[nodiscard]] int64_t bytes_now(int64_t request) const override;
@@ -101,6 +103,7 @@ class ServingEngine final : public serving::Executor {
   [[nodiscard]] std::string refusal(const ServedRequest& request) const;
   State& state_of(int64_t request);
   State* prompt_state(int64_t request, double now);
+  void begin_reuse(int64_t request, State& state);
   /// Begins the loads whose turn on the link has come.
   void begin_loads(double now);
   /// Whether nothing but a cache on its way can go on: the pass may wait for it.
@@ -108,8 +111,9 @@ class ServingEngine final : public serving::Executor {
   /// The requests of the pass at `now`: those that the plan lists, without those that wait for their schedule, or, as
   /// `waiting`, for their cache.
   std::vector<int64_t> requests_of(const serving::PassPlan& plan, double now, std::vector<int64_t>& waiting);
-  /// Waits until a cache is there that one of these requests waits for; returns its time on the run's clock.
-  [[nodiscard]] double first_arrival(std::span<const int64_t> waiting);
+  /// Waits until a cache is there that one of these requests waits for, and returns its time on the run's clock; no
+  /// longer than a moment after `now`, for others may arrive.
+  [[nodiscard]] double first_arrival(std::span<const int64_t> waiting, double now);
   /// Starts the session of a request whose prompt was read.
   void start(int64_t request, State& state);
   void make_schedule();

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <future>
+#include <thread>
 
 #include "harness/engine/reuse/deviation.h"
 #include "harness/engine/reuse/tiered_chunk_store.h"
@@ -47,7 +48,7 @@ TEST(Reuse, ChunksOnATierGiveTheSameCache) {
 class WatchedStore final : public ChunkStore {
  public:
   explicit WatchedStore(std::shared_future<void> open) : open_(std::move(open)) {}
-  [[nodiscard]] bool contains(const std::string& key) const override { return chunks_.contains(key); }
+  [[nodiscard]] std::shared_ptr<const void> hold(const std::string& key) override { return chunks_.hold(key); }
   [[nodiscard]] ChunkCache find(const std::string& key) override {
     ++loads;
     if (open_.wait_for(std::chrono::seconds(60)) == std::future_status::timeout) ADD_FAILURE() << "nobody opened it";
@@ -69,7 +70,7 @@ TEST(Reuse, AChunkIsLookedForWithoutLoadingItAndLoadedOnceARequest) {
   const auto store = std::make_shared<WatchedStore>(open.get_future().share());
   const auto method = make_method({{"name", "full_reuse"}, {"chunk", 64}}, "test");
   Prefill prompt = unread_prompt(model, tiny_prompt(300));
-  prompt.memory = std::make_shared<ReuseMemory>(ReuseMemory{.chunks = store, .prefixes = {}});
+  prompt.memory = std::make_shared<ReuseMemory>(ReuseMemory{.chunks = store});
   for (int i = 0; i < 2; ++i) prime(model, prompt.tokens, {}, *method->reuser(), *prompt.memory);
   EXPECT_EQ(store->loads, 0);
   Activity activity;
@@ -98,7 +99,7 @@ class Opener final : public Reuser {
 TEST(Reuse, ScoringAndChoosingRunBesideLoading) {
   Transformer model = tiny_model();
   std::promise<void> open;
-  ReuseMemory memory{.chunks = std::make_shared<WatchedStore>(open.get_future().share()), .prefixes = {}};
+  ReuseMemory memory{.chunks = std::make_shared<WatchedStore>(open.get_future().share())};
   const Opener reuser(open);
   const std::vector<int32_t> tokens = tiny_prompt(600);
   prime(model, tokens, {}, reuser, memory);
@@ -119,13 +120,25 @@ TEST(Reuse, APromptThatIsCutIntoPassesHasTheSameBits) {
     prime(model, tokens, layout, *method->reuser(), memory);
     const ReusedPrompt whole = reuse_prompt(model, tokens, layout, *method->reuser(), memory);
     ReuseRun run(model, tokens, layout, *method->reuser(), memory);
-    const int64_t rows = run.remaining();
+    run.set_chunk(7);
+    std::future<void> beginning =
+        std::async(std::launch::async, [&] { run.begin(ReuseRun::Beginning::beside_passes); });
     int64_t passes = 0;
-    for (; run.remaining() > 0; ++passes) {
-      run.compute(7);
-      (void)FullPrompt(model, tiny_prompt(20, static_cast<uint64_t>(passes)));  // other passes come between
-    }
-    EXPECT_EQ(passes, spec["name"].get<std::string>() == "cacheblend" ? 1 : (rows + 6) / 7);
+    const auto pass = [&] {
+      const SequencePass next = run.next_pass();
+      run.consume(model.forward({&next, 1}));
+      (void)FullPrompt(model, tiny_prompt(20, static_cast<uint64_t>(passes++)));  // other passes come between
+    };
+    while (run.reads_itself()) pass();
+    EXPECT_EQ(passes, spec["name"].get<std::string>() == "speccache" ? (300 + 6) / 7 : 0);
+    beginning.get();
+    run.arrange();
+    passes = 0;
+    const int64_t rows = run.remaining();
+    EXPECT_EQ(run.narrows(), spec["name"].get<std::string>() == "cacheblend");
+    if (run.narrows()) run.compute();
+    while (run.remaining() > 0) pass();
+    EXPECT_EQ(passes, run.narrows() ? 0 : (rows + 6) / 7);
     const ReusedPrompt cut = run.finish();
     EXPECT_EQ(cut.logits, whole.logits);
     expect_same_bits(cut.cache, whole.cache);
@@ -133,6 +146,66 @@ TEST(Reuse, APromptThatIsCutIntoPassesHasTheSameBits) {
     EXPECT_EQ(cut.record.reused, whole.record.reused);
     EXPECT_EQ(cut.record.recompute_share, whole.record.recompute_share);
   }
+}
+
+TEST(Reuse, PromptsShareTheirPassesWithEachOtherAndWithThoseOfOthers) {
+  Transformer model = tiny_model();
+  const std::vector<json> specs = {json{{"name", "epic"}, {"tokens", 8}, {"chunk", 64}},
+                                   json{{"name", "speccache"}, {"recompute", 0.4}, {"chunk", 64}},
+                                   json{{"name", "prefix_cache"}, {"chunk", 64}}};
+  std::vector<std::unique_ptr<Method>> methods;
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<ReuseMemory> memories(specs.size());
+  std::vector<std::unique_ptr<ReuseRun>> runs;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    methods.push_back(make_method(specs[i], "test"));
+    prompts.push_back(tiny_prompt(280 + 17 * static_cast<int64_t>(i), i));
+  }
+  const PromptLayout layout{.prefix = 30, .question = 270};
+  for (size_t i = 0; i < specs.size(); ++i) {
+    prime(model, prompts[i], layout, *methods[i]->reuser(), memories[i]);
+    runs.push_back(std::make_unique<ReuseRun>(model, prompts[i], layout, *methods[i]->reuser(), memories[i]));
+    runs.back()->begin(ReuseRun::Beginning::alone);
+    runs.back()->arrange();
+    runs.back()->set_chunk(5 + 3 * static_cast<int64_t>(i));
+  }
+  PromptRun read(model, tiny_prompt(400, 9), {});
+  read.set_chunk(6);
+  for (bool left = true; left;) {
+    std::vector<PassMember*> members;
+    if (read.remaining() > 0) members.push_back(&read);
+    for (const auto& run : runs) {
+      if (run->remaining() > 0) members.push_back(run.get());
+    }
+    left = !members.empty();
+    run_pass(model, members);
+  }
+  EXPECT_EQ(read.finish().logits, FullPrompt(model, tiny_prompt(400, 9)).logits);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    SCOPED_TRACE(specs[i].dump());
+    const ReusedPrompt shared = runs[i]->finish();
+    const ReusedPrompt alone = reuse_prompt(model, prompts[i], layout, *methods[i]->reuser(), memories[i]);
+    EXPECT_EQ(shared.logits, alone.logits);
+    expect_same_bits(shared.cache, alone.cache);
+    EXPECT_EQ(shared.record.recomputed, alone.record.recomputed);
+  }
+}
+
+TEST(Reuse, ARunThatIsToldToStopEndsBeforeItHasLoadedAll) {
+  Transformer model = tiny_model();
+  std::promise<void> open;
+  const auto store = std::make_shared<WatchedStore>(open.get_future().share());
+  ReuseMemory memory{.chunks = store};
+  const auto method = make_method({{"name", "full_reuse"}, {"chunk", 64}}, "test");
+  const std::vector<int32_t> tokens = tiny_prompt(300);
+  prime(model, tokens, {}, *method->reuser(), memory);
+  ReuseRun run(model, tokens, {}, *method->reuser(), memory);
+  std::future<void> beginning = std::async(std::launch::async, [&] { run.begin(ReuseRun::Beginning::beside_passes); });
+  while (store->loads == 0) std::this_thread::yield();
+  run.stop();
+  open.set_value();
+  beginning.get();
+  EXPECT_EQ(store->loads, 1);
 }
 
 TEST(Reuse, ComputingEverythingIsFullRecomputeBitForBit) {
