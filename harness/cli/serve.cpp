@@ -30,6 +30,7 @@ struct Options {
   std::string host = "127.0.0.1";
   int64_t port = 8000;
   int64_t cache_mib = 4096;
+  int64_t reuse_mib = 1024;
   int64_t pass_tokens = 512;
   int64_t max_running = 64;
   int64_t max_waiting = 256;
@@ -46,6 +47,8 @@ struct Options {
     o.option("host", "ADDRESS", host).help("address to bind; others than this machine's own need a key");
     o.option("port", "N", port).help("0: any that is free");
     o.option("cache-mib", "N", cache_mib).help("budget for the caches of all requests under way");
+    o.option("reuse-mib", "N", reuse_mib)
+        .help("entries that each method of reuse keeps for later requests; the least recently used go first");
     o.option("pass-tokens", "N", pass_tokens).help("tokens of one pass, steps and prompts together");
     o.option("max-running", "N", max_running).help("requests in passes");
     o.option("max-waiting", "N", max_waiting).help("requests beside these; more are refused with 429");
@@ -64,6 +67,7 @@ struct Options {
     };
     within("port", port, int64_t{0}, int64_t{65535});
     within("cache-mib", cache_mib, int64_t{1}, int64_t{1} << 30);
+    within("reuse-mib", reuse_mib, int64_t{0}, int64_t{1} << 30);
     within("max-running", max_running, int64_t{1}, int64_t{4096});
     within("max-waiting", max_waiting, int64_t{0}, int64_t{4096});
     within("max-tokens", max_tokens, int64_t{1}, int64_t{1} << 24);
@@ -74,7 +78,7 @@ struct Options {
 };
 
 serve::ServedModels served_models(const Options& options) {
-  serve::ServedModels models(model_name(find_model(options.model.model)));
+  serve::ServedModels models(model_name(find_model(options.model.model)), options.reuse_mib * kMebi);
   for (const std::string& written : options.methods) {
     const nlohmann::json spec = parse_method_spec(written, "--method");
     models.add(written, spec.dump(), make_method(spec, "--method"));
@@ -101,6 +105,7 @@ int run(const Options& options) {
   const OpenedModel model = open_chosen(options.model);
   const experiment::InterruptGuard guard("answering what is under way; once more stops at once");
   Transformer transformer = load_weights(model, options.model);
+  models.open_helpers(transformer);
   const serve::ModelText text{.tokenizer = *model.tokenizer,
                               .chat_template = model.chat_template,
                               .stop_tokens = stop_tokens(model),

@@ -6,6 +6,8 @@
 #include <memory>
 
 #include "harness/core/error.h"
+#include "harness/method/reuser.h"
+#include "harness/model/tokenizer/token_ranges.h"
 #include "harness/serve/answer_text.h"
 #include "harness/serve/api_error.h"
 
@@ -24,12 +26,11 @@ std::vector<int32_t> ids_of(const Prompt& prompt, const ModelText& text) {
   return ids;
 }
 
-std::vector<int32_t> conversation_ids(const Conversation& conversation, const ModelText& text) {
+std::string written(const Conversation& conversation, const ModelText& text) {
   try {
     const ChatTemplate chat =
         conversation.tools ? text.chat_template.with({{"tools", *conversation.tools}}) : text.chat_template;
-    return text.tokenizer.encode(chat.render(conversation.messages, /*add_generation_prompt=*/true),
-                                 {.add_special = false});
+    return chat.render(conversation.messages, /*add_generation_prompt=*/true);
   } catch (const UserError& error) {
     throw ApiError(400, error.what(), "messages");
   }
@@ -84,6 +85,17 @@ std::function<bool(std::span<const int32_t>)> stop_at(const Tokenizer& tokenizer
   };
 }
 
+/// The parts of the prompt's context, with its text where another checkpoint reads that.
+PromptLayout layout_of(const PlannedPrompt& prompt, const ServedModel& model, const ModelText& text) {
+  const Reuser* reuser = model.method->reuser();
+  const auto speculative = reuser == nullptr ? std::nullopt : reuser->speculative();
+  if (!speculative || speculative->path.empty()) return {};
+  PromptLayout layout{.text = prompt.text, .ranges = token_ranges(text.tokenizer, prompt.tokens, prompt.text)};
+  layout.ranges.resize(static_cast<size_t>(prompt.context));
+  layout.text.resize(static_cast<size_t>(layout.ranges.back().end));
+  return layout;
+}
+
 }  // namespace
 
 std::vector<PlannedPrompt> plan_prompts(const CompletionRequest& request, const ServedModel& model,
@@ -93,7 +105,10 @@ std::vector<PlannedPrompt> plan_prompts(const CompletionRequest& request, const 
            fmt::format("a method that reads prompts: {} takes entries of earlier ones", model.name));
   }
   if (request.conversation) {
-    return {plan(request, model, text, limits, conversation_ids(*request.conversation, text))};
+    std::string rendered = written(*request.conversation, text);
+    PlannedPrompt planned = plan(request, model, text, limits, text.tokenizer.encode(rendered, {.add_special = false}));
+    planned.text = std::move(rendered);
+    return {std::move(planned)};
   }
   std::vector<PlannedPrompt> prompts;
   for (const Prompt& sent : request.prompts) {
@@ -111,6 +126,8 @@ LiveRequest live_request(const CompletionRequest& request, const PlannedPrompt& 
   const auto behind = prompt.tokens.begin() + prompt.context;
   served.prompt.assign(prompt.tokens.begin(), behind);
   served.method = model.method.get();
+  served.layout = layout_of(prompt, model, text);
+  served.memory = model.memory;
   SessionOptions& options = served.options;
   options.sampling = request.sampling;
   options.tokenizer = &text.tokenizer;

@@ -15,7 +15,7 @@ namespace kvarena::serve {
 /// forced, of others a question behind it.
 struct PlannedPrompt {
   std::vector<int32_t> tokens;
-  std::string text;        // as it is echoed
+  std::string text;        // as it was sent, or of ids what they spell
   int64_t context = 0;     // first tokens, which the method compresses
   int64_t max_tokens = 0;  // of the answer
 };

@@ -6,12 +6,15 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/serving/scheduled_decoding.h"
+#include "harness/method/reuser.h"
+#include "harness/method/verifier.h"
 #include "harness/serve/api_error.h"
 
 namespace kvarena::serve {
 
-ServedModels::ServedModels(std::string name) {
-  models_.push_back({.name = std::move(name), .method_json = "", .method = std::make_unique<Method>()});
+ServedModels::ServedModels(std::string name, int64_t reuse_bytes) : reuse_bytes_(reuse_bytes) {
+  models_.push_back(
+      {.name = std::move(name), .method_json = "", .method = std::make_unique<Method>(), .memory = nullptr});
 }
 
 void ServedModels::add(const std::string& written, std::string method_json, std::unique_ptr<const Method> method) {
@@ -31,7 +34,26 @@ void ServedModels::add(const std::string& written, std::string method_json, std:
           .found = "a policy that places many contexts",
           .expected = "a method that acts on one request's cache"});
   }
-  models_.push_back({.name = name, .method_json = std::move(method_json), .method = std::move(method)});
+  std::shared_ptr<ReuseMemory> memory;
+  if (method->reuser() != nullptr) {
+    memory = std::make_shared<ReuseMemory>(ReuseMemory{.chunks = std::make_shared<MemoryChunkStore>(reuse_bytes_),
+                                                       .prefixes = std::make_shared<PrefixTrees>(reuse_bytes_)});
+  }
+  models_.push_back(
+      {.name = name, .method_json = std::move(method_json), .method = std::move(method), .memory = std::move(memory)});
+}
+
+void ServedModels::open_helpers(Transformer& model) const {
+  for (const ServedModel& served : models_) {
+    std::string path;
+    if (const Reuser* reuser = served.method->reuser()) {
+      if (const auto speculative = reuser->speculative()) path = speculative->path;
+    } else if (const Verifier* verifier = served.method->verifier()) {
+      const Drafter drafter = verifier->drafter();
+      if (const auto* other = std::get_if<OtherCheckpoint>(&drafter)) path = other->path;
+    }
+    if (!path.empty()) (void)model.helper(path);
+  }
 }
 
 const ServedModel& ServedModels::find(const std::string& name) const {

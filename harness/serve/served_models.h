@@ -1,11 +1,13 @@
 #pragma once
 // One loaded model under several methods, by the names that clients call.
 
+#include <limits>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "harness/engine/reuse/priming.h"
 #include "harness/method/method.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/tokenizer/tokenizer.h"
@@ -16,6 +18,7 @@ struct ServedModel {
   std::string name;         // "smollm2-135m", "smollm2-135m@NAME:key=value"
   std::string method_json;  // settings; empty for full KV
   std::unique_ptr<const Method> method;
+  std::shared_ptr<ReuseMemory> memory;  // of a method that reuses entries: what its requests leave for later ones
 };
 
 /// The model as text: what it reads, and what ends its answers. Must outlive the server.
@@ -29,10 +32,13 @@ struct ModelText {
 
 class ServedModels {
  public:
-  /// The plain name answers with everything kept.
-  explicit ServedModels(std::string name);
+  /// The plain name answers with everything kept. A method that reuses entries keeps at most `reuse_bytes` of them.
+  explicit ServedModels(std::string name, int64_t reuse_bytes = std::numeric_limits<int64_t>::max());
   /// Adds "NAME@written" for a method. Throws UserError for one that is there already and one that cannot be served.
   void add(const std::string& written, std::string method_json, std::unique_ptr<const Method> method);
+  /// Opens the checkpoints that methods use beside the model, so that no request waits for it. Throws UserError as
+  /// Transformer::helper() does.
+  void open_helpers(Transformer& model) const;
 
   /// Throws ApiError (404) naming the nearest.
   [[nodiscard]] const ServedModel& find(const std::string& name) const;
@@ -40,6 +46,7 @@ class ServedModels {
 
  private:
   std::vector<ServedModel> models_;
+  int64_t reuse_bytes_;
 };
 
 }  // namespace kvarena::serve

@@ -29,16 +29,18 @@ struct ServerSetup {
   LiveSettings engine;
   HttpSettings http{.port = 0};
   std::vector<int32_t> stop_tokens;
+  int64_t reuse_bytes = int64_t{1} << 30;
 };
 
 /// A token is an ASCII character, whose code is its id. Methods are given as specs; "tiny@i" is the i-th.
 class RunningServer {
  public:
   explicit RunningServer(const Methods& methods = {}, ServerSetup setup = {})
-      : opened_(written()), model_(testing::tiny_model()), models_("tiny") {
+      : opened_(written()), model_(testing::tiny_model()), models_("tiny", setup.reuse_bytes) {
     for (size_t i = 0; i < methods.size(); ++i) {
       models_.add(fmt::format("{}", i), methods[i].dump(), make_method(methods[i], "test"));
     }
+    models_.open_helpers(model_);
     text_ = std::make_unique<ModelText>(ModelText{.tokenizer = *opened_.tokenizer,
                                                   .chat_template = chat_,
                                                   .stop_tokens = setup.stop_tokens,
@@ -51,6 +53,7 @@ class RunningServer {
 
   [[nodiscard]] int port() const { return port_; }
   [[nodiscard]] LiveEngine& engine() { return *engine_; }
+  [[nodiscard]] const ServedModels& models() const { return models_; }
   [[nodiscard]] HttpServer& http() { return *http_; }
   [[nodiscard]] const Tokenizer& tokenizer() const { return *opened_.tokenizer; }
   [[nodiscard]] const ChatTemplate& chat_template() const { return chat_; }
