@@ -1,0 +1,72 @@
+"""scripts/claims: the page is what the claims and the reports say, and a claim that no report shows is named."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = "reports/papers/one/figure1.md"
+CLAIM = {"claim": "It is 4 times as fast.", "where": "abstract", "verdict": "holds", "measured": "2.5 times",
+         "shown": {PAGE: ["| It | … | 2.5 |"]}}
+
+
+def claims(root, *words):
+    return subprocess.run([sys.executable, ROOT / "scripts/claims", "--root", root, *words], capture_output=True, text=True,
+                          timeout=60)
+
+
+class Claims(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for name in (PAGE, "docs/claims.md"):
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / PAGE).write_text("| It | 1.0 | 2.5 |\n| Another | 1.0 | 3.5 |\n")
+
+    def write(self, **changes):
+        claim = {**CLAIM, **changes}
+        (self.root / "reports/papers/claims.json").write_text(json.dumps([{"name": "One", "reference": "r", "claims": [claim]}]))
+        self.assertEqual(0, claims(self.root).returncode)
+
+    def assert_named(self, *words, **changes):
+        self.write(**changes)
+        check = claims(self.root, "--check")
+        self.assertEqual(1, check.returncode)
+        for word in ("One, abstract", CLAIM["claim"], *words):
+            self.assertIn(word, check.stderr)
+
+    def test_the_page_of_this_tree_is_shown_by_its_reports(self):
+        check = claims(ROOT, "--check")
+        self.assertEqual(0, check.returncode, check.stderr)
+
+    def test_counts_links_and_reasons_are_on_the_page(self):
+        self.write(verdict="does not hold", why="a small model")
+        self.assertEqual("", claims(self.root, "--check").stderr)
+        page = (self.root / "docs/claims.md").read_text()
+        for told in ("| One | 0 | 1 | 0 | 0 | 1 |",
+                     "| does not hold | 2.5 times (a small model) | [one/figure1](../reports/papers/one/figure1.md) |"):
+            self.assertIn(told, page)
+
+    def test_what_no_report_shows_is_named(self):
+        self.assert_named("figure1.md does not show: | It | … | 3.5 |", shown={PAGE: ["| It | … | 3.5 |", "2.5"]})
+        self.assert_named("figure2.md is missing", shown={"reports/papers/one/figure2.md": ["2.5"]})
+        self.assert_named('nothing in "shown" has: 9.5', measured="9.5 times")
+        self.assert_named('"shown" is empty', shown={}, measured="nothing")
+
+    def test_verdicts_are_four_and_have_reasons(self):
+        self.assert_named('verdict "proven"', verdict="proven", why="so it is")
+        self.assert_named('"why" is missing', verdict="needs a GPU")
+
+    def test_a_page_that_is_behind_is_named(self):
+        self.write()
+        (self.root / "docs/claims.md").write_text("old\n")
+        check = claims(self.root, "--check")
+        self.assertEqual((1, True), (check.returncode, "run scripts/claims" in check.stderr))
+
+
+if __name__ == "__main__":
+    unittest.main()
