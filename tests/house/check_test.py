@@ -68,8 +68,8 @@ class PlantedBreach(unittest.TestCase):
         for name, giver in (("std::vector<int> a();", "vector"), ("uint8_t a();", "cstdint"), ("at::Tensor a();", "ATen/")):
             self.assert_found({**source, "harness/cache/segment.h": f"#pragma once\n{name}\n"},
                               "headers_stand_alone", f"harness/cache/segment.h:2: {name.split('<')[0].split()[0]} without <{giver}>")
-        self.assert_found({**source, "harness/cache/segment.h": "#pragma once\nstd::stop_token a();\n"},
-                          "headers_stand_alone", "harness/cache/segment.h:2: std::stop_token is in no header")
+        self.assert_found({**source, "harness/cache/segment.h": "#pragma once\nstd::barrier a();\n"},
+                          "headers_stand_alone", "harness/cache/segment.h:2: std::barrier is in no header")
 
     def test_include_that_points_up(self):
         self.assert_found({"harness/cache/segment.h": '\n#include "harness/engine/session/session.h"\n'},
