@@ -11,6 +11,7 @@
 #include "harness/cli/registry_text.h"
 #include "harness/core/error.h"
 #include "harness/core/page.h"
+#include "harness/core/seconds_since.h"
 #include "harness/core/terminal.h"
 #include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
@@ -19,8 +20,6 @@ namespace kvarena::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 struct Options {
   ModelOptions model;

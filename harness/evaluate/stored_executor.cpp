@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <chrono>
 
+#include "harness/core/seconds_since.h"
+
 namespace kvarena::evaluate {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
-
-double seconds_since(SteadyClock::time_point start) {
-  return std::chrono::duration<double>(SteadyClock::now() - start).count();
-}
 
 /// The drift at which a context is profiled anew; nothing where the policy chooses among no forms.
 std::optional<double> drift_threshold_of(const storage::Policy& policy, const stored::ContextLibrary& library) {

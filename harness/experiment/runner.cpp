@@ -9,6 +9,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
+#include "harness/core/seconds_since.h"
 #include "harness/experiment/config_parts.h"
 #include "harness/experiment/provenance.h"
 #include "harness/results/left_out.h"
@@ -21,8 +22,6 @@ using results::CellFailure;
 using results::CellState;
 using results::SampleResult;
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 results::ExperimentRecord record_of(const ExperimentConfig& config) {
   return {.experiment = config.name,

@@ -47,9 +47,9 @@ class StoredObject {
 };
 
 /// A file for each object and an index of keys, lengths and SHA-256. An object is written whole, then added to the
-/// index, which is replaced whole: a crash at any moment loses the object in work alone, or those that change
-/// together. For one thread; a second
-/// process, or a second instance, is refused. Removes files of the names that it gives, and no others.
+/// index, which is replaced whole: a crash at any moment loses the object in work alone, or those that change together.
+/// For one thread; a second process, or a second instance, is refused. Removes files of the names that it gives, and no
+/// others.
 class ContextFolder {
  public:
   /// Makes the folder when absent. Reads the index and forgets objects that disagree with it. Throws UserError when

@@ -67,7 +67,7 @@ class Impress final : public PlacingMethod, private storage::VictimPolicy, priva
 
   /// Indices of the query heads that score.
   at::Tensor probes(int64_t heads) const {
-    const auto count = std::max<int64_t>(1, std::llround(std::ceil(probe_heads_ * static_cast<double>(heads))));
+    const auto count = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(probe_heads_ * static_cast<double>(heads))));
     return at::arange(count, at::kLong).mul(heads).div(count, "floor");
   }
 

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "harness/core/error.h"
+#include "harness/core/seconds_since.h"
 #include "harness/engine/reuse/narrowing.h"
 #include "harness/engine/reuse/recovery.h"
 
@@ -16,8 +17,6 @@ namespace kvarena {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Context tokens to compute, checked.
 std::vector<int32_t> chosen(const Reuser& reuser, const ReusePrompt& prompt) {

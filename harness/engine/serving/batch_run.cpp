@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "harness/core/error.h"
+#include "harness/core/seconds_since.h"
 #include "harness/engine/serving/scheduled_decoding.h"
 #include "harness/engine/session/plain_session.h"
 #include "harness/engine/session/request_bytes.h"
@@ -14,8 +15,6 @@ namespace kvarena {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 class Batch {
  public:

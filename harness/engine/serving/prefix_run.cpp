@@ -9,6 +9,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
+#include "harness/core/seconds_since.h"
 #include "harness/engine/serving/iteration_estimate.h"
 #include "harness/engine/stored/remaining_cache.h"
 #include "harness/engine/stored/stored_cache.h"
@@ -21,8 +22,6 @@ using Clock = std::chrono::steady_clock;
 
 /// Between looks at what has come, while nobody can be fed.
 constexpr std::chrono::microseconds kLook{200};
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 bool drafts(Path path) { return path != Path::local && path != Path::remote; }
 bool streams(Path path) { return path == Path::verify_streaming_cached || path == Path::verify_streaming_stateless; }

@@ -5,15 +5,12 @@
 #include <numeric>
 
 #include "harness/core/error.h"
+#include "harness/core/seconds_since.h"
 #include "harness/engine/session/observe.h"
 #include "harness/engine/session/pruned_prompt.h"
 
 namespace kvarena {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// The prompt through the model under the method's own attention, `most` tokens at a time.
 PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method& method, int64_t most,

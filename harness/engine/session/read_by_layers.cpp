@@ -3,6 +3,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "harness/core/seconds_since.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/observe.h"
 
@@ -10,8 +11,6 @@ namespace kvarena {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Whether all that the method observes are queries, which a layer shows as it is computed.
 bool observes_queries(const Needs& needs) {

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "harness/core/error.h"
+#include "harness/core/seconds_since.h"
 #include "harness/engine/stored/stored_cache.h"
 
 namespace kvarena::stored {
@@ -13,8 +14,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using storage::Form;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 Needs needs_of(std::span<const CacheForm> forms, const Chunking* chunking) {
   Needs needs = chunking == nullptr ? Needs{} : chunking->observed();

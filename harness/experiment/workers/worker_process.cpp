@@ -21,6 +21,7 @@
 #include <thread>
 #include <utility>
 
+#include "harness/core/seconds_since.h"
 #include "harness/experiment/workers/process_memory.h"
 
 namespace kvarena::experiment {
@@ -34,8 +35,6 @@ constexpr double kNoEnd = 1e9;     // seconds
 constexpr int kMemoryLookMs = 50;  // between two looks at a worker's memory
 constexpr int kLongestWaitMs = 60000;
 constexpr int kNotStarted = 127;  // exit code of a child that could not become a worker
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 [[noreturn]] void fail_to_start(const char* what) {
   fail({.place = "a worker process", .found = fmt::format("{}: {}", what, std::strerror(errno))});
