@@ -28,7 +28,14 @@ StoredExecutor::StoredExecutor(Transformer& model, const StoredContextsTask& tas
       begun_(point.asks.size()),
       recent_(task.asked.size()),
       uses_(static_cast<int64_t>(task.asked.size())),
-      engine_(model, requests(), task.facts) {}
+      engine_(model, requests(), task.facts) {
+  library_->store().release_while_moving(&library_lock_);
+}
+
+StoredExecutor::~StoredExecutor() {
+  if (moving_.valid()) moving_.wait();
+  library_->store().release_while_moving(nullptr);
+}
 
 serving::PassResult StoredExecutor::run(const serving::PassPlan& plan) {
   const auto start = SteadyClock::now();

@@ -33,12 +33,16 @@ struct Profiling {
 };
 
 /// Caches come beside passes, on threads of their own. A context moves or is compressed beside the passes behind the
-/// one in which its request began; who asks the library meanwhile waits. Profiling anew is in passes that have room
-/// beside their requests, and in the time without any. Everything given must outlive it.
+/// one in which its request began; requests that come meanwhile wait until a form is made or a file is written, and for
+/// no link that bytes move over. Profiling anew is in passes that have room beside their requests, and in the time
+/// without any. Everything given must outlive it.
 class StoredExecutor final : public serving::Executor {
  public:
   StoredExecutor(Transformer& model, const StoredContextsTask& task, const StoredPoint& point,
                  stored::ContextLibrary& library, const storage::Policy& policy);
+  ~StoredExecutor() override;
+  StoredExecutor(const StoredExecutor&) = delete;
+  StoredExecutor& operator=(const StoredExecutor&) = delete;
 
   [[nodiscard]] serving::RequestNeeds needs(int64_t request) const override { return engine_.needs(request); }
   [[nodiscard]] int64_t bytes_to_end(int64_t request) const override { return engine_.bytes_to_end(request); }

@@ -57,8 +57,7 @@ std::optional<Reading> ContextStore::ask(const std::string& key) {
     ++counts_.misses;
     return std::nullopt;
   }
-  const Context& context = *books_.find(it->second);
-  auto reading = open(held_.at(it->second), context.form(context.at), context.at.tier);
+  auto reading = open(held_.at(it->second));
   if (reading) return reading;
   ++counts_.damaged;
   forget(it->second);
@@ -91,7 +90,7 @@ void ContextStore::put_all(std::vector<Newcomer> newcomers, double now) {
     if (const auto it = ids_.find(one.key); it != ids_.end()) forget(it->second);
     const int64_t id = next_id_++;
     ids_[one.key] = id;
-    held_[id] = {.key = one.key, .block = nullptr};
+    held_[id] = {.key = one.key, .block = nullptr, .form = {}};
     contexts.push_back({.id = id,
                         .forms = std::move(one.forms),
                         .accesses = one.accesses,
@@ -114,50 +113,59 @@ void ContextStore::carry_out(const std::vector<Move>& moves) {
   const auto all = [&] {
     std::vector<int64_t> lost;
     for (const Move& step : moves) {
-      if (std::ranges::find(lost, step.id) != lost.end()) continue;
-      const Context* context = books_.find(step.id);
-      if (!move(held_.at(step.id), *context, step)) lost.push_back(step.id);
+      if (std::ranges::find(lost, step.id) == lost.end() && !move(step)) lost.push_back(step.id);
     }
-    for (const int64_t id : lost) forget(id);
+    for (const int64_t id : lost) {
+      if (held_.contains(id)) forget(id);
+    }
   };
   if (folder_ == nullptr) return all();
   if (!folder_->together(all)) ++counts_.refused_writes;
 }
 
 /// False when the bytes are gone or the tier takes none.
-bool ContextStore::move(Held& held, const Context& context, const Move& move) {
-  const Form& form = context.form(*move.to);
+bool ContextStore::move(const Move& move) {
+  if (!held_.contains(move.id)) return true;  // found damaged while others moved
+  const Held before = held_.at(move.id);
+  const Form form = books_.find(move.id)->form(*move.to);
+  const Tier to = tier_of(move.to->tier);
   const bool same_form = move.from && move.from->form == move.to->form;
-  std::optional<std::vector<std::byte>> bytes =
-      same_form ? read(held, form, move.from->tier) : std::optional(maker_(held.key, form));
+  const std::optional<std::vector<std::byte>> bytes =
+      same_form ? read(before) : std::optional(maker_(before.key, form));
   if (!bytes) {
     ++counts_.damaged;
     return false;
   }
-  KVARENA_ASSERT(static_cast<int64_t>(bytes->size()) == form.bytes,
-                 fmt::format("{} bytes for a form of {}", bytes->size(), form.bytes));
-  std::shared_ptr<Block> old = std::move(held.block);
-  const bool leaves_disk = move.from && tier_of(move.from->tier) == Tier::disk && tier_of(move.to->tier) != Tier::disk;
+  KVARENA_ASSERT(std::ssize(*bytes) == form.bytes, fmt::format("{} bytes for a form of {}", bytes->size(), form.bytes));
+  std::shared_ptr<Block> block;
   try {
-    write(held, move.to->tier, *bytes);
+    if (to == Tier::disk) {
+      folder_->put(before.key, *bytes);
+    } else {
+      block = written(to, *bytes);
+    }
   } catch (const UserError&) {
     ++counts_.refused_writes;
-    return false;
+    return !held_.contains(move.id);
   }
-  if (leaves_disk) folder_->remove(held.key);
+  const auto held = held_.find(move.id);
+  if (held == held_.end()) return true;
+  if (move.from && before.tier == Tier::disk && to != Tier::disk) folder_->remove(before.key);
+  held->second = {.key = before.key, .block = std::move(block), .form = form, .tier = to};
   return true;
 }
 
 /// Nothing when a file is gone. Bytes of several contexts come beside each other where their links differ.
-std::optional<Reading> ContextStore::open(const Held& held, const Form& form, int64_t tier) {
-  Reading reading{.form = form, .tier = tier_of(tier), .bytes = {}};
+std::optional<Reading> ContextStore::open(const Held& held) {
+  Reading reading{.form = held.form, .tier = held.tier, .bytes = {}};
   if (reading.tier == Tier::disk) {
     std::shared_ptr<const StoredObject> object = folder_->open(held.key);
     if (object == nullptr) return std::nullopt;
     const auto whole = std::make_shared<bool>(false);
-    const auto way = std::make_shared<Transfer>(disk_->carry(form.bytes, 1, [object, whole, bytes = form.bytes] {
-      *whole = std::ssize(object->bytes()) == bytes && object->whole();
-    }));
+    const auto way =
+        std::make_shared<Transfer>(disk_->carry(held.form.bytes, 1, [object, whole, bytes = held.form.bytes] {
+          *whole = std::ssize(object->bytes()) == bytes && object->whole();
+        }));
     reading.bytes = [object, whole, way](const Reading::Take& take) {
       way->wait();
       if (*whole) take(object->bytes());
@@ -166,7 +174,7 @@ std::optional<Reading> ContextStore::open(const Held& held, const Form& form, in
     return reading;
   }
   // Whoever takes the bytes reads them: their own time is theirs.
-  const auto way = std::make_shared<Transfer>(hierarchy_->load(reading.tier).carry(form.bytes, 1, [] {}));
+  const auto way = std::make_shared<Transfer>(hierarchy_->load(reading.tier).carry(held.form.bytes, 1, [] {}));
   reading.bytes = [block = held.block, way](const Reading::Take& take) {
     way->wait();
     if (!block->memory().empty()) {
@@ -181,32 +189,44 @@ std::optional<Reading> ContextStore::open(const Held& held, const Form& form, in
   return reading;
 }
 
-std::optional<std::vector<std::byte>> ContextStore::read(const Held& held, const Form& form, int64_t tier) {
-  const std::optional<Reading> reading = open(held, form, tier);
-  std::vector<std::byte> copy;
-  const bool whole =
-      reading && reading->bytes([&](std::span<const std::byte> bytes) { copy.assign(bytes.begin(), bytes.end()); });
-  if (reading && !whole) folder_->forget_damaged(held.key);
-  return whole ? std::optional(std::move(copy)) : std::nullopt;
+std::optional<std::vector<std::byte>> ContextStore::read(const Held& held) {
+  std::vector<std::byte> copy(static_cast<size_t>(held.form.bytes));
+  if (held.block != nullptr) {
+    held.block->read(0, copy);
+    return copy;
+  }
+  const std::shared_ptr<const StoredObject> object = folder_->open(held.key);
+  if (object == nullptr) return std::nullopt;
+  if (std::ssize(object->bytes()) != held.form.bytes || !object->whole()) {
+    folder_->forget_damaged(held.key);
+    return std::nullopt;
+  }
+  std::ranges::copy(object->bytes(), copy.begin());
+  return copy;
 }
 
-void ContextStore::write(Held& held, int64_t tier, const std::vector<std::byte>& bytes) {
-  if (tier_of(tier) == Tier::disk) return folder_->put(held.key, bytes);
-  const auto count = static_cast<int64_t>(bytes.size());
-  held.block = hierarchy_->storage(tier_of(tier)).allocate(ledger_, count);
-  hierarchy_->offload(tier_of(tier)).write(held.block, {{.at = 0, .memory = bytes.data(), .bytes = count}}).wait();
-}
-
-void ContextStore::erase_bytes(Held& held, int64_t tier) {
-  held.block.reset();
-  if (tier_of(tier) == Tier::disk) folder_->remove(held.key);
+std::shared_ptr<Block> ContextStore::written(Tier tier, const std::vector<std::byte>& bytes) {
+  const auto count = std::ssize(bytes);
+  std::shared_ptr<Block> block = hierarchy_->storage(tier).allocate(ledger_, count);
+  Transfer way = hierarchy_->offload(tier).write(block, {{.at = 0, .memory = bytes.data(), .bytes = count}});
+  if (callers_ != nullptr) callers_->unlock();
+  const auto again = [this] {
+    if (callers_ != nullptr) callers_->lock();
+  };
+  try {
+    way.wait();
+  } catch (...) {
+    again();
+    throw;
+  }
+  again();
+  return block;
 }
 
 void ContextStore::forget(int64_t id) {
-  Held& held = held_.at(id);
-  erase_bytes(held, books_.find(id)->at.tier);
-  if (folder_ != nullptr && folder_->contains(held.key)) folder_->remove(held.key);
-  ids_.erase(held.key);
+  const std::string key = held_.at(id).key;
+  if (folder_ != nullptr && folder_->contains(key)) folder_->remove(key);
+  ids_.erase(key);
   held_.erase(id);
   (void)books_.remove(id);
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,7 +59,9 @@ struct StoreCounts {
   int64_t refused_writes = 0;  // a tier took no more than it had; the context was forgotten, or an index is old
 };
 
-/// For one thread at a time, but for what ask() gives. The policy and the hierarchy must outlive it.
+/// For one thread at a time, but for what ask() gives. Links carry what is asked for, and what is written to tiers in
+/// memory; a context that moves is read where it lies, for whoever moves one up has read it already. The policy and the
+/// hierarchy must outlive it.
 class ContextStore {
  public:
   /// Makes the bytes of a context in a form, from the request that computed it or from its full cache. Called when a
@@ -71,7 +74,12 @@ class ContextStore {
   ContextStore(std::vector<StoreTier> tiers, HierarchyPtr hierarchy, const std::filesystem::path& folder,
                const Policy& policy, Maker maker);
 
-  /// A context as it is stored, null when it is not; until contexts are put, used, profiled or removed.
+  /// Lets go of `lock`, which every caller then holds, while bytes that move are on their way to a tier in memory:
+  /// others are asked for meanwhile, and that context too, which lies where it lay until they are there. One thread at
+  /// a time may move contexts. Null: nobody else calls.
+  void release_while_moving(std::mutex* lock) { callers_ = lock; }
+
+  /// A context as it is placed, null when it is not; until contexts are put, used, profiled or removed.
   [[nodiscard]] const Context* find(const std::string& key) const;
   /// Bytes of a context, counted as a use. Nothing when it is not stored, or when the stored bytes are damaged or gone:
   /// the caller computes it and puts it again.
@@ -104,16 +112,19 @@ class ContextStore {
   [[nodiscard]] ContextFolder* folder() { return folder_.get(); }
 
  private:
+  /// The bytes of a context, while a move is under way those of before.
   struct Held {
     std::string key;
     std::shared_ptr<Block> block;  // bytes on a memory tier; null on disk
+    Form form;
+    Tier tier = Tier::host;
   };
   void carry_out(const std::vector<Move>& moves);
-  bool move(Held& held, const Context& context, const Move& move);
-  [[nodiscard]] std::optional<Reading> open(const Held& held, const Form& form, int64_t tier);
-  [[nodiscard]] std::optional<std::vector<std::byte>> read(const Held& held, const Form& form, int64_t tier);
-  void write(Held& held, int64_t tier, const std::vector<std::byte>& bytes);
-  void erase_bytes(Held& held, int64_t tier);
+  bool move(const Move& move);
+  [[nodiscard]] std::optional<Reading> open(const Held& held);
+  [[nodiscard]] std::optional<std::vector<std::byte>> read(const Held& held);
+  /// Bytes in the memory of a tier, once its link has carried them there.
+  [[nodiscard]] std::shared_ptr<Block> written(Tier tier, const std::vector<std::byte>& bytes);
   void forget(int64_t id);
   [[nodiscard]] Tier tier_of(int64_t tier) const { return tiers_[static_cast<size_t>(tier)].tier; }
 
@@ -124,6 +135,7 @@ class ContextStore {
   TieredContexts books_;
   Maker maker_;
   LedgerPtr ledger_;
+  std::mutex* callers_ = nullptr;
   std::map<std::string, int64_t> ids_;
   std::map<int64_t, Held> held_;
   int64_t next_id_ = 0;

@@ -7,6 +7,8 @@
 
 #include <chrono>
 #include <fstream>
+#include <future>
+#include <mutex>
 #include <thread>
 
 #include "harness/core/random.h"
@@ -136,6 +138,42 @@ TEST_F(Store, AReadingGivesTheBytesItWasAskedForWhereverTheyGoMeanwhile) {
   EXPECT_EQ(store->counts().hits.at(Tier::host), 1);
   EXPECT_EQ(store->counts().hits.at(Tier::remote), 1);
   EXPECT_EQ(store->counts().damaged, 0);
+}
+
+TEST_F(Store, WhoAsksDoesNotWaitForBytesThatMove) {
+  std::vector<storage::TierSettings> slow = settings();
+  for (storage::TierSettings& one : slow) one.link = {.name = "slow", .bytes_per_s = 1800};  // 0.5 s
+  hierarchy_ = std::make_shared<const storage::Hierarchy>(slow);
+  for (const bool whole : {true, false}) {
+    const auto store = open(recency_, 900, 0);
+    store->put("0", forms(900), 0);
+    std::mutex lock;
+    store->release_while_moving(&lock);
+    std::promise<void> begun;
+    bool moved = false;
+    std::thread mover([&] {
+      const std::lock_guard held(lock);
+      begun.set_value();
+      store->put("1", forms(900), 1);  // "0" goes down
+      moved = true;
+    });
+    begun.get_future().wait();
+    {
+      const std::lock_guard held(lock);
+      EXPECT_FALSE(moved);
+      EXPECT_EQ(store->find("0")->at.tier, 2) << "where it goes";
+      const Reading reading = *store->ask("0");
+      EXPECT_EQ(reading.tier, Tier::host) << "where it lies";
+      store->came("0", reading, whole);
+    }
+    mover.join();
+    EXPECT_EQ(store->get("1")->bytes, made("1", forms(900)[0]));
+    if (whole) {
+      EXPECT_EQ(store->ask("0")->tier, Tier::remote);
+    } else {
+      EXPECT_EQ(store->find("0"), nullptr) << "forgotten on its way";
+    }
+  }
 }
 
 TEST_F(Store, AReadingOfDamagedBytesGivesNoneAndTheContextIsForgotten) {
