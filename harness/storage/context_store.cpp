@@ -15,6 +15,22 @@ std::vector<StorageTier> books_of(const std::vector<StoreTier>& tiers) {
   return books;
 }
 
+/// Lets go of a lock that is held, for as long as this is there.
+class Released {
+ public:
+  explicit Released(std::mutex* lock) : lock_(lock) {
+    if (lock_ != nullptr) lock_->unlock();
+  }
+  ~Released() {
+    if (lock_ != nullptr) lock_->lock();
+  }
+  Released(const Released&) = delete;
+  Released& operator=(const Released&) = delete;
+
+ private:
+  std::mutex* lock_;
+};
+
 }  // namespace
 
 ContextStore::ContextStore(std::vector<StoreTier> tiers, HierarchyPtr hierarchy, const std::filesystem::path& folder,
@@ -111,12 +127,9 @@ void ContextStore::rearrange() { carry_out(books_.rearrange()); }
 /// disk refuses is written with the next moves: this store knows what lies there.
 void ContextStore::carry_out(const std::vector<Move>& moves) {
   const auto all = [&] {
-    std::vector<int64_t> lost;
     for (const Move& step : moves) {
-      if (std::ranges::find(lost, step.id) == lost.end() && !move(step)) lost.push_back(step.id);
-    }
-    for (const int64_t id : lost) {
-      if (held_.contains(id)) forget(id);
+      if (!held_.contains(step.id)) continue;  // lost in an earlier step, or found damaged while others moved
+      if (!move(step) && held_.contains(step.id)) forget(step.id);
     }
   };
   if (folder_ == nullptr) return all();
@@ -125,7 +138,6 @@ void ContextStore::carry_out(const std::vector<Move>& moves) {
 
 /// False when the bytes are gone or the tier takes none.
 bool ContextStore::move(const Move& move) {
-  if (!held_.contains(move.id)) return true;  // found damaged while others moved
   const Held before = held_.at(move.id);
   const Form form = books_.find(move.id)->form(*move.to);
   const Tier to = tier_of(move.to->tier);
@@ -146,11 +158,11 @@ bool ContextStore::move(const Move& move) {
     }
   } catch (const UserError&) {
     ++counts_.refused_writes;
-    return !held_.contains(move.id);
+    return false;
   }
   const auto held = held_.find(move.id);
   if (held == held_.end()) return true;
-  if (move.from && before.tier == Tier::disk && to != Tier::disk) folder_->remove(before.key);
+  if (before.tier == Tier::disk && to != Tier::disk) folder_->remove(before.key);
   held->second = {.key = before.key, .block = std::move(block), .form = form, .tier = to};
   return true;
 }
@@ -190,18 +202,9 @@ std::optional<Reading> ContextStore::open(const Held& held) {
 }
 
 std::optional<std::vector<std::byte>> ContextStore::read(const Held& held) {
+  if (held.block == nullptr) return folder_->get(held.key);
   std::vector<std::byte> copy(static_cast<size_t>(held.form.bytes));
-  if (held.block != nullptr) {
-    held.block->read(0, copy);
-    return copy;
-  }
-  const std::shared_ptr<const StoredObject> object = folder_->open(held.key);
-  if (object == nullptr) return std::nullopt;
-  if (std::ssize(object->bytes()) != held.form.bytes || !object->whole()) {
-    folder_->forget_damaged(held.key);
-    return std::nullopt;
-  }
-  std::ranges::copy(object->bytes(), copy.begin());
+  held.block->read(0, copy);
   return copy;
 }
 
@@ -209,23 +212,14 @@ std::shared_ptr<Block> ContextStore::written(Tier tier, const std::vector<std::b
   const auto count = std::ssize(bytes);
   std::shared_ptr<Block> block = hierarchy_->storage(tier).allocate(ledger_, count);
   Transfer way = hierarchy_->offload(tier).write(block, {{.at = 0, .memory = bytes.data(), .bytes = count}});
-  if (callers_ != nullptr) callers_->unlock();
-  const auto again = [this] {
-    if (callers_ != nullptr) callers_->lock();
-  };
-  try {
-    way.wait();
-  } catch (...) {
-    again();
-    throw;
-  }
-  again();
+  const Released released(callers_);
+  way.wait();
   return block;
 }
 
 void ContextStore::forget(int64_t id) {
   const std::string key = held_.at(id).key;
-  if (folder_ != nullptr && folder_->contains(key)) folder_->remove(key);
+  if (folder_ != nullptr) folder_->remove(key);
   ids_.erase(key);
   held_.erase(id);
   (void)books_.remove(id);

@@ -60,8 +60,9 @@ struct StoreCounts {
 };
 
 /// For one thread at a time, but for what ask() gives. Links carry what is asked for, and what is written to tiers in
-/// memory; a context that moves is read where it lies, for whoever moves one up has read it already. The policy and the
-/// hierarchy must outlive it.
+/// memory. A context that moves is read where it lies, past its link: after a hit the request has read it over that,
+/// while policies that place contexts anew move others up without the time of it. The policy and the hierarchy must
+/// outlive it.
 class ContextStore {
  public:
   /// Makes the bytes of a context in a form, from the request that computed it or from its full cache. Called when a
