@@ -33,8 +33,8 @@ struct StoredContextsTask {
 /// are compared with. Then every method at the same arrival times with all contexts stored, as contexts.past_requests
 /// requests by the same popularity left them, and placed anew where a policy does that: a placement policy begins a
 /// request with the context's cache; full KV reads the whole prompt. A context is moved or compressed beside the passes
-/// behind the one in which its request began; requests that ask the store meanwhile wait for that. Profiling anew is in
-/// passes that have room and in the time while no request runs. All of it is on the clock.
+/// behind the one in which its request began; requests that ask the store meanwhile wait for files alone. Profiling
+/// anew is in passes that have room and in the time while no request runs. All of it is on the clock.
 ///
 /// Values as evaluate_serving()'s on the measured clock, where scores are similarities; served_score their mean. And
 /// memory_hits, disk_hits, remote_hits (shares of requests; of one that reads chunks from several tiers, shares of the

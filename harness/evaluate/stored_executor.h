@@ -33,9 +33,9 @@ struct Profiling {
 };
 
 /// Caches come beside passes, on threads of their own. A context moves or is compressed beside the passes behind the
-/// one in which its request began; requests that come meanwhile wait until a form is made or a file is written, and for
-/// no link that bytes move over. Profiling anew is in passes that have room beside their requests, and in the time
-/// without any. Everything given must outlive it.
+/// one in which its request began; requests that come meanwhile wait until a file is written, and for no form that is
+/// made nor link that bytes move over. Profiling anew is in passes that have room beside their requests, and in the
+/// time without any. Everything given must outlive it.
 class StoredExecutor final : public serving::Executor {
  public:
   StoredExecutor(Transformer& model, const StoredContextsTask& task, const StoredPoint& point,

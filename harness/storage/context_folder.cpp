@@ -204,14 +204,6 @@ void ContextFolder::forget_damaged(const std::string& key) {
   remove(key);
 }
 
-std::optional<std::vector<std::byte>> ContextFolder::get(const std::string& key) {
-  const std::shared_ptr<const StoredObject> object = open(key);
-  if (object == nullptr) return std::nullopt;
-  if (object->whole()) return std::vector(object->bytes().begin(), object->bytes().end());
-  forget_damaged(key);
-  return std::nullopt;
-}
-
 void ContextFolder::remove(const std::string& key) {
   if (index_.erase(key) == 0) return;
   write_index();

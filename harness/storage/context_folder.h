@@ -63,8 +63,6 @@ class ContextFolder {
   [[nodiscard]] std::shared_ptr<const StoredObject> open(const std::string& key);
   /// Forgets an object that was opened and is not whole.
   void forget_damaged(const std::string& key);
-  /// The object of a key; nothing when there is none, or when it is damaged, which then is forgotten.
-  [[nodiscard]] std::optional<std::vector<std::byte>> get(const std::string& key);
   void remove(const std::string& key);
   /// Makes several changes, and replaces the index once, after them; false when the disk refuses that, and the changes
   /// last until the folder is closed. Throws what `changes` throws.

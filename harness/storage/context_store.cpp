@@ -64,12 +64,12 @@ void ContextStore::use_all(std::span<const std::string> keys, double now) {
   for (const std::string& key : keys) {
     if (const auto it = ids_.find(key); it != ids_.end()) ids.push_back(it->second);
   }
-  if (!ids.empty()) carry_out(books_.access_all(ids, now));
+  if (!ids.empty()) carry_out(books_.access_all(ids, now), ids);
 }
 
 std::optional<Reading> ContextStore::ask(const std::string& key) {
   const auto it = ids_.find(key);
-  if (it == ids_.end()) {
+  if (it == ids_.end() || !held_.at(it->second).there) {
     ++counts_.misses;
     return std::nullopt;
   }
@@ -106,7 +106,7 @@ void ContextStore::put_all(std::vector<Newcomer> newcomers, double now) {
     if (const auto it = ids_.find(one.key); it != ids_.end()) forget(it->second);
     const int64_t id = next_id_++;
     ids_[one.key] = id;
-    held_[id] = {.key = one.key, .block = nullptr, .form = {}};
+    held_[id] = {.key = one.key};
     contexts.push_back({.id = id,
                         .forms = std::move(one.forms),
                         .accesses = one.accesses,
@@ -125,11 +125,12 @@ void ContextStore::rearrange() { carry_out(books_.rearrange()); }
 
 /// The books have made their moves already; a context whose bytes cannot follow is forgotten by both. An index that the
 /// disk refuses is written with the next moves: this store knows what lies there.
-void ContextStore::carry_out(const std::vector<Move>& moves) {
+void ContextStore::carry_out(const std::vector<Move>& moves, std::span<const int64_t> used) {
   const auto all = [&] {
     for (const Move& step : moves) {
       if (!held_.contains(step.id)) continue;  // lost in an earlier step, or found damaged while others moved
-      if (!move(step) && held_.contains(step.id)) forget(step.id);
+      const bool over_link = std::ranges::find(used, step.id) == used.end();
+      if (!move(step, over_link) && held_.contains(step.id)) forget(step.id);
     }
   };
   if (folder_ == nullptr) return all();
@@ -137,13 +138,14 @@ void ContextStore::carry_out(const std::vector<Move>& moves) {
 }
 
 /// False when the bytes are gone or the tier takes none.
-bool ContextStore::move(const Move& move) {
+bool ContextStore::move(const Move& move, bool over_link) {
   const Held before = held_.at(move.id);
   const Form form = books_.find(move.id)->form(*move.to);
   const Tier to = tier_of(move.to->tier);
   const bool same_form = move.from && move.from->form == move.to->form;
   const std::optional<std::vector<std::byte>> bytes =
-      same_form ? read(before) : std::optional(maker_(before.key, form));
+      same_form ? read(before, over_link) : std::optional(make(move, form, over_link));
+  if (!held_.contains(move.id)) return true;  // found damaged on its way
   if (!bytes) {
     ++counts_.damaged;
     return false;
@@ -163,31 +165,34 @@ bool ContextStore::move(const Move& move) {
   const auto held = held_.find(move.id);
   if (held == held_.end()) return true;
   if (before.tier == Tier::disk && to != Tier::disk) folder_->remove(before.key);
-  held->second = {.key = before.key, .block = std::move(block), .form = form, .tier = to};
+  held->second = {.key = before.key, .there = true, .block = std::move(block), .form = form, .tier = to};
   return true;
 }
 
 /// Nothing when a file is gone. Bytes of several contexts come beside each other where their links differ.
-std::optional<Reading> ContextStore::open(const Held& held) {
+std::optional<Reading> ContextStore::open(const Held& held, bool over_link) {
   Reading reading{.form = held.form, .tier = held.tier, .bytes = {}};
+  const auto carried = [&](std::function<void()> look) {
+    return std::make_shared<Transfer>(over_link ? link_from(held.tier).carry(held.form.bytes, 1, std::move(look))
+                                                : Transfer());
+  };
   if (reading.tier == Tier::disk) {
     std::shared_ptr<const StoredObject> object = folder_->open(held.key);
     if (object == nullptr) return std::nullopt;
     const auto whole = std::make_shared<bool>(false);
-    const auto way =
-        std::make_shared<Transfer>(disk_->carry(held.form.bytes, 1, [object, whole, bytes = held.form.bytes] {
-          *whole = std::ssize(object->bytes()) == bytes && object->whole();
-        }));
-    reading.bytes = [object, whole, way](const Reading::Take& take) {
+    const auto look = [object, whole, bytes = held.form.bytes] {
+      *whole = std::ssize(object->bytes()) == bytes && object->whole();
+    };
+    reading.bytes = [object, whole, look, over_link, way = carried(look)](const Reading::Take& take) {
       way->wait();
+      if (!over_link) look();
       if (*whole) take(object->bytes());
       return *whole;
     };
     return reading;
   }
   // Whoever takes the bytes reads them: their own time is theirs.
-  const auto way = std::make_shared<Transfer>(hierarchy_->load(reading.tier).carry(held.form.bytes, 1, [] {}));
-  reading.bytes = [block = held.block, way](const Reading::Take& take) {
+  reading.bytes = [block = held.block, way = carried([] {})](const Reading::Take& take) {
     way->wait();
     if (!block->memory().empty()) {
       take(block->memory());
@@ -201,11 +206,31 @@ std::optional<Reading> ContextStore::open(const Held& held) {
   return reading;
 }
 
-std::optional<std::vector<std::byte>> ContextStore::read(const Held& held) {
-  if (held.block == nullptr) return folder_->get(held.key);
-  std::vector<std::byte> copy(static_cast<size_t>(held.form.bytes));
-  held.block->read(0, copy);
-  return copy;
+std::optional<std::vector<std::byte>> ContextStore::read(const Held& held, bool over_link) {
+  const std::optional<Reading> reading = open(held, over_link);
+  if (!reading) return std::nullopt;
+  std::vector<std::byte> copy;
+  bool whole = false;
+  {
+    const Released released(callers_);
+    whole = reading->bytes([&](std::span<const std::byte> bytes) { copy.assign(bytes.begin(), bytes.end()); });
+  }
+  if (!whole && held.tier == Tier::disk) folder_->forget_damaged(held.key);
+  return whole ? std::optional(std::move(copy)) : std::nullopt;
+}
+
+std::vector<std::byte> ContextStore::make(const Move& move, const Form& form, bool over_link) {
+  const Held& held = held_.at(move.id);
+  const std::function<std::vector<std::byte>()> making = maker_(held.key, form);
+  Transfer way;
+  if (move.from) {
+    const bool here = move.from->form == 0;
+    Link& link = link_from(here ? held.tier : tiers_.back().tier);
+    if (!here || over_link) way = link.carry(books_.find(move.id)->forms.front().bytes, 1, [] {});
+  }
+  const Released released(callers_);
+  way.wait();
+  return making();
 }
 
 std::shared_ptr<Block> ContextStore::written(Tier tier, const std::vector<std::byte>& bytes) {

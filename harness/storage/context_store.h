@@ -59,15 +59,15 @@ struct StoreCounts {
   int64_t refused_writes = 0;  // a tier took no more than it had; the context was forgotten, or an index is old
 };
 
-/// For one thread at a time, but for what ask() gives. Links carry what is asked for, and what is written to tiers in
-/// memory. A context that moves is read where it lies, past its link: after a hit the request has read it over that,
-/// while policies that place contexts anew move others up without the time of it. The policy and the hierarchy must
-/// outlive it.
+/// For one thread at a time, but for what ask() gives. Links carry what is asked for, what is written to tiers in
+/// memory, and what moves from any tier, but for contexts that were just used: their requests have read them. Another
+/// form is made of the first one, which comes from where it is held, else from the last tier, where it is taken to lie
+/// beside. The policy and the hierarchy must outlive it.
 class ContextStore {
  public:
-  /// Makes the bytes of a context in a form, from the request that computed it or from its full cache. Called when a
-  /// context is stored and when a policy gives it another form.
-  using Maker = std::function<std::vector<std::byte>(const std::string& key, const Form& form)>;
+  /// Gives what makes the bytes of a context in a form, from the request that computed it or from its full cache.
+  /// Called when a context is stored and when a policy gives it another form; what it gives is called without any lock.
+  using Maker = std::function<std::function<std::vector<std::byte>()>(const std::string& key, const Form& form)>;
 
   /// `folder` is the disk tier's; empty when there is none. Objects that an earlier run left in it are not used: their
   /// forms and uses are not known. Throws UserError when tiers do not pass check_tiers() or another run uses
@@ -75,9 +75,9 @@ class ContextStore {
   ContextStore(std::vector<StoreTier> tiers, HierarchyPtr hierarchy, const std::filesystem::path& folder,
                const Policy& policy, Maker maker);
 
-  /// Lets go of `lock`, which every caller then holds, while bytes that move are on their way to a tier in memory:
-  /// others are asked for meanwhile, and that context too, which lies where it lay until they are there. One thread at
-  /// a time may move contexts. Null: nobody else calls.
+  /// Lets go of `lock`, which every caller then holds, while bytes that move are read, made, or on their way to a tier
+  /// in memory: others are asked for meanwhile, and that context too, which lies where it lay until they are there. One
+  /// thread at a time may move contexts. Null: nobody else calls.
   void release_while_moving(std::mutex* lock) { callers_ = lock; }
 
   /// A context as it is placed, null when it is not; until contexts are put, used, profiled or removed.
@@ -116,18 +116,23 @@ class ContextStore {
   /// The bytes of a context, while a move is under way those of before.
   struct Held {
     std::string key;
+    bool there = false;            // a new one's bytes are not at first
     std::shared_ptr<Block> block;  // bytes on a memory tier; null on disk
     Form form;
     Tier tier = Tier::host;
   };
-  void carry_out(const std::vector<Move>& moves);
-  bool move(const Move& move);
-  [[nodiscard]] std::optional<Reading> open(const Held& held);
-  [[nodiscard]] std::optional<std::vector<std::byte>> read(const Held& held);
+  /// Contexts `used` were read by those who used them.
+  void carry_out(const std::vector<Move>& moves, std::span<const int64_t> used = {});
+  bool move(const Move& move, bool over_link);
+  [[nodiscard]] std::optional<Reading> open(const Held& held, bool over_link = true);
+  [[nodiscard]] std::optional<std::vector<std::byte>> read(const Held& held, bool over_link);
+  /// The bytes of a form that the context is not held in.
+  [[nodiscard]] std::vector<std::byte> make(const Move& move, const Form& form, bool over_link);
   /// Bytes in the memory of a tier, once its link has carried them there.
   [[nodiscard]] std::shared_ptr<Block> written(Tier tier, const std::vector<std::byte>& bytes);
   void forget(int64_t id);
   [[nodiscard]] Tier tier_of(int64_t tier) const { return tiers_[static_cast<size_t>(tier)].tier; }
+  [[nodiscard]] Link& link_from(Tier tier) const { return tier == Tier::disk ? *disk_ : hierarchy_->load(tier); }
 
   std::vector<StoreTier> tiers_;
   HierarchyPtr hierarchy_;

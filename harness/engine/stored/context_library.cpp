@@ -51,7 +51,7 @@ ContextLibrary::ContextLibrary(Transformer& model, std::shared_ptr<const ModelFa
       chunking_(chunking),
       needs_(needs_of(forms_, chunking)),
       store_(std::move(place.tiers), std::move(place.hierarchy), place.folder, policy,
-             [this](const std::string& key, const Form& form) { return make(key, form); }) {
+             [this](const std::string& key, const Form& form) { return maker(key, form); }) {
   KVARENA_ASSERT(chunking == nullptr || (forms_.size() == 1 && !forms_.front().method), "chunks are uncompressed");
 }
 
@@ -62,12 +62,14 @@ const CacheForm& ContextLibrary::form_of(const Form& form) const {
   return *found;
 }
 
-std::vector<std::byte> ContextLibrary::make(const std::string& key, const Form& form) const {
+std::function<std::vector<std::byte>()> ContextLibrary::maker(const std::string& key, const Form& form) const {
   const Object& object = objects_.at(key);
-  KVARENA_ASSERT(object.context->original != nullptr, fmt::format("nothing to make a form of \"{}\" from", key));
-  const std::shared_ptr<const Prefill> prompt = object.context->original();
-  if (object.chunk != nullptr) return store_chunk(prompt->cache, *object.chunk);
-  return store_cache(*prompt, form_of(form).method.get());
+  const Original& original = object.context->original;
+  KVARENA_ASSERT(original != nullptr, fmt::format("nothing to make a form of \"{}\" from", key));
+  if (object.chunk != nullptr) {
+    return [original, &chunk = *object.chunk] { return store_chunk(original()->cache, chunk); };
+  }
+  return [original, method = form_of(form).method] { return store_cache(*original(), method.get()); };
 }
 
 std::vector<std::pair<std::string, const CacheChunk*>> ContextLibrary::objects_of(const std::string& key,

@@ -110,7 +110,7 @@ class ContextLibrary {
     const Context* context = nullptr;
     const CacheChunk* chunk = nullptr;  // null: all of it
   };
-  [[nodiscard]] std::vector<std::byte> make(const std::string& key, const storage::Form& form) const;
+  [[nodiscard]] std::function<std::vector<std::byte>()> maker(const std::string& key, const storage::Form& form) const;
   [[nodiscard]] const CacheForm& form_of(const storage::Form& form) const;
   /// Keys and chunks under which a context lies in the store; those alone that requests `need`, or all.
   [[nodiscard]] std::vector<std::pair<std::string, const CacheChunk*>> objects_of(const std::string& key,

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "harness/core/error.h"
 #include "harness/core/random.h"
 #include "tests/support/temporary_folder.h"
 
@@ -27,6 +28,22 @@ class Recency final : public storage::VictimPolicy {
  public:
   bool leaves_before(const Context& a, const Context& b) const override { return a.last_access < b.last_access; }
   bool promotes_on_hit() const override { return true; }
+};
+
+/// Likewise, and all are placed anew on demand: what was used goes up then.
+class RecencyAnew final : public storage::VictimPolicy {
+ public:
+  bool leaves_before(const Context& a, const Context& b) const override { return a.last_access < b.last_access; }
+  bool rearranges() const override { return true; }
+};
+
+/// Puts all where it is told.
+class Told final : public storage::Policy {
+ public:
+  Choice first(const Context&, std::span<const StorageTier>) const override { return place; }
+  storage::Step make_room(const storage::View&, int64_t) const override { throw InternalError("there is room"); }
+  bool rearranges() const override { return true; }
+  Choice place;
 };
 
 /// Halves a context before it lets it go.
@@ -53,6 +70,10 @@ std::vector<std::byte> made(const std::string& key, const Form& form) {
   return bytes;
 }
 
+std::function<std::vector<std::byte>()> makes(const std::string& key, const Form& form) {
+  return [key, form] { return made(key, form); };
+}
+
 std::vector<Form> forms(int64_t bytes) {
   return {{.bytes = bytes}, {.method = "half", .keep = 0.5, .bytes = bytes / 2, .quality = 0.9}};
 }
@@ -75,7 +96,7 @@ class Store : public ::testing::Test {
         {.tier = Tier::host, .books = {.name = "host", .capacity = host, .bandwidth = 1e9}},
         {.tier = Tier::disk, .books = {.name = "disk", .capacity = disk, .bandwidth = 1e8}},
         {.tier = Tier::remote, .books = {.name = "remote", .bandwidth = 1e7}}};
-    return std::make_unique<ContextStore>(tiers, hierarchy_, scratch_.path() / "contexts", policy, made);
+    return std::make_unique<ContextStore>(tiers, hierarchy_, scratch_.path() / "contexts", policy, makes);
   }
 
   TemporaryFolder scratch_;
@@ -176,6 +197,122 @@ TEST_F(Store, WhoAsksDoesNotWaitForBytesThatMove) {
   }
 }
 
+TEST_F(Store, WhatMovesIsReadOverItsLinkButWhatItsRequestHasRead) {
+  const auto carried = [&](Tier tier) { return hierarchy_->load(tier).totals().bytes; };
+  const RecencyAnew anew;
+  auto store = open(anew, 900, 0);
+  store->put("0", forms(900), 0);
+  store->put("1", forms(900), 1);
+  EXPECT_EQ(carried(Tier::host), 900) << "\"0\" went down";
+  store->use("0", 2);
+  EXPECT_EQ(carried(Tier::remote), 0) << "a use moves nothing here";
+  store->rearrange();
+  ASSERT_EQ(store->find("0")->at.tier, 0);
+  EXPECT_EQ(carried(Tier::remote), 900) << "nobody has read it just now";
+  EXPECT_EQ(carried(Tier::host), 1800);
+
+  store.reset();
+  store = open(recency_, 900, 0);
+  store->put("0", forms(900), 0);
+  store->put("1", forms(900), 1);
+  ASSERT_TRUE(store->get("0").has_value());
+  EXPECT_EQ(carried(Tier::remote), 1800) << "its request";
+  store->use("0", 2);
+  ASSERT_EQ(store->find("0")->at.tier, 0);
+  EXPECT_EQ(carried(Tier::remote), 1800) << "not again for the move";
+}
+
+TEST_F(Store, AnotherFormIsMadeOfTheFirstFromWhereThatLies) {
+  const auto carried = [&](Tier tier) { return hierarchy_->load(tier).totals().bytes; };
+  Told told;
+  told.place = {.form = 1, .tier = 0};
+  const auto store = open(told, 5000, 5000);
+  store->put("0", forms(900), 0);
+  EXPECT_EQ(carried(Tier::remote), 0) << "whoever puts it has it";
+  told.place = {.form = 0, .tier = 0};
+  store->rearrange();
+  EXPECT_EQ(carried(Tier::remote), 900) << "beside, on the last tier";
+  EXPECT_EQ(carried(Tier::host), 0);
+  told.place = {.form = 1, .tier = 2};
+  store->rearrange();
+  EXPECT_EQ(carried(Tier::remote), 900);
+  EXPECT_EQ(carried(Tier::host), 900) << "what is held";
+  EXPECT_EQ(store->get("0")->bytes, made("0", forms(900)[1]));
+}
+
+TEST_F(Store, NobodyWaitsForAFormThatIsMade) {
+  std::mutex lock;
+  std::unique_ptr<ContextStore> store;
+  int free = 0, absent = 0;
+  const auto looks = [&](const std::string& key, const Form& form) {
+    return [&, key, form] {
+      if (lock.try_lock()) {
+        ++free;
+        absent += store->ask(key) ? 0 : 1;
+        lock.unlock();
+      }
+      return made(key, form);
+    };
+  };
+  const std::vector<StoreTier> tiers = {
+      {.tier = Tier::host, .books = {.name = "host", .capacity = 1000, .bandwidth = 1e9}},
+      {.tier = Tier::remote, .books = {.name = "remote", .bandwidth = 1e7}}};
+  store = std::make_unique<ContextStore>(tiers, hierarchy_, "", halving_, looks);
+  store->release_while_moving(&lock);
+  const std::lock_guard held(lock);
+  store->put("0", forms(900), 0);
+  EXPECT_EQ(free, 1);
+  EXPECT_EQ(absent, 1) << "it is not there yet";
+  store->put("1", forms(900), 1);
+  EXPECT_EQ(store->find("0")->at.form, 1);
+  EXPECT_EQ(free, 3) << "the new one, and half of the other";
+  EXPECT_EQ(absent, 2);
+  EXPECT_TRUE(store->ask("1").has_value());
+}
+
+TEST_F(Store, WhatIsReadToMoveTakesItsTimeAndNobodyWaits) {
+  constexpr double kSeconds = 0.2;
+  std::vector<storage::TierSettings> slow = settings();
+  slow[0].link = {.name = "slow", .bytes_per_s = 900 / kSeconds};
+  hierarchy_ = std::make_shared<const storage::Hierarchy>(slow);
+  const RecencyAnew anew;
+  const std::vector<StoreTier> tiers = {
+      {.tier = Tier::host, .books = {.name = "host", .capacity = 900, .bandwidth = 1e9}},
+      {.tier = Tier::disk,
+       .books = {.name = "disk", .capacity = 5000, .bandwidth = 1e8},
+       .disk_link = {.name = "disk", .bytes_per_s = 900 / kSeconds}},
+      {.tier = Tier::remote, .books = {.name = "remote", .bandwidth = 1e7}}};
+  for (const bool whole : {true, false}) {
+    ContextStore store(tiers, hierarchy_, scratch_.path() / fmt::format("slow {}", whole), anew, makes);
+    for (int i = 0; i < 2; ++i) store.put(fmt::format("{}", i), forms(900), i);
+    store.use("0", 2);
+    std::mutex lock;
+    store.release_while_moving(&lock);
+    std::promise<void> begun;
+    double seconds = 0;
+    std::thread mover([&] {
+      const std::lock_guard held(lock);
+      begun.set_value();
+      const auto start = std::chrono::steady_clock::now();
+      store.rearrange();  // "1" goes to the disk, "0" comes up from there and is written
+      seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    });
+    begun.get_future().wait();
+    {
+      const std::lock_guard held(lock);
+      EXPECT_EQ(seconds, 0) << "they are under way";
+      const Reading reading = *store.ask("1");
+      EXPECT_EQ(reading.tier, Tier::host) << "where it lies";
+      store.came("1", reading, whole);
+    }
+    mover.join();
+    EXPECT_GE(seconds, 3 * kSeconds);
+    EXPECT_EQ(store.get("0")->tier, Tier::host);
+    EXPECT_EQ(store.folder()->keys(), whole ? std::vector<std::string>{"1"} : std::vector<std::string>{})
+        << "no bytes of a context that was forgotten on its way";
+  }
+}
+
 TEST_F(Store, AReadingOfDamagedBytesGivesNoneAndTheContextIsForgotten) {
   const auto store = open(recency_, 1000, 5000);
   for (int i = 0; i < 2; ++i) store->put(fmt::format("{}", i), forms(900), i);
@@ -196,7 +333,7 @@ TEST_F(Store, ReadsOfTheDiskShareItsRate) {
                                          .books = {.name = "disk", .capacity = 1 << 20, .bandwidth = 1e5},
                                          .disk_link = {.name = "disk", .bytes_per_s = 1e5}},
                                         {.tier = Tier::remote, .books = {.name = "remote", .bandwidth = 1e7}}};
-  ContextStore store(tiers, hierarchy_, scratch_.path() / "slow", recency_, made);
+  ContextStore store(tiers, hierarchy_, scratch_.path() / "slow", recency_, makes);
   for (int i = 0; i < 3; ++i) store.put(fmt::format("{}", i), forms(2000), i);
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::thread> threads;
