@@ -26,6 +26,7 @@ StoredExecutor::StoredExecutor(Transformer& model, const StoredContextsTask& tas
       threshold_(drift_threshold_of(policy, library)),
       drift_(threshold_.value_or(0), static_cast<size_t>(task.contexts.drift_answers)),
       begun_(point.asks.size()),
+      coming_(point.asks.size()),
       recent_(task.asked.size()),
       uses_(static_cast<int64_t>(task.asked.size())),
       engine_(model, requests(), task.facts) {
@@ -80,6 +81,7 @@ std::vector<ServedRequest> StoredExecutor::requests() {
   for (size_t r = 0; r < list.size(); ++r) {
     list[r].begun = static_cast<int64_t>(task_->asked[point_->asks[r].context].tokens.size());
     list[r].begin = [this, r] { return begin(r); };
+    list[r].coming_bytes = [this, r] { return coming_[r].load(); };
   }
   return list;
 }
@@ -95,7 +97,9 @@ std::future<BroughtPrompt> StoredExecutor::begin(size_t request) {
       return work();
     };
     const stored::ContextLibrary::Bring bring = locked([&] { return library_->ask(context); });
+    coming_[request] = bring.bytes;
     auto brought = std::make_shared<stored::BroughtCache>(bring());
+    coming_[request] = brought->cache ? brought->cache->cache.bytes() : 0;
     const auto take = [this, &context, brought] { return library_->came(context, std::move(*brought)); };
     auto loaded = std::make_shared<std::optional<stored::LoadedCache>>();
     if (brought->cache) *loaded = locked(take);

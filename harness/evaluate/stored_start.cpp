@@ -72,6 +72,7 @@ void store_start(Transformer& model, const Request& request, ServedRequest& serv
   start.block->write(0, bytes);
   served.begun = std::ssize(request.prompt) - 1;
   served.begin_bytes = std::ssize(bytes);
+  served.coming_bytes = [size = served.begin_bytes] { return size; };
   served.begin = [start, &model, facts = known.model, method] { return start.load(model, facts, method); };
   if (verifier == nullptr) return;
   const auto full = std::make_shared<ParkedCache>(park(std::move(known.cache), tiers, copy.tier));

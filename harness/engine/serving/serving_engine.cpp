@@ -196,9 +196,12 @@ int64_t ServingEngine::bytes_now(int64_t request) const {
   auto* verifying = dynamic_cast<VerifySession*>(state.session.get());
   const OffloadedCache* offloaded = verifying == nullptr ? nullptr : verifying->offloaded();
   const int64_t elsewhere = offloaded == nullptr ? 0 : offloaded->device_bytes();
+  const auto& coming = of(request).coming_bytes;
+  const bool comes = coming && !state.session && (state.coming.valid() || state.brought);
   const int64_t reading = state.prompt    ? state.prompt->bytes()
                           : state.reused  ? state.reused->bytes()
                           : state.priming ? state.priming->bytes()
+                          : comes         ? coming()
                                           : 0;
   return reading + (state.session ? state.session->held_bytes() : 0) - elsewhere;
 }

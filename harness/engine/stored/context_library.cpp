@@ -128,16 +128,18 @@ ContextLibrary::Bring ContextLibrary::ask(const std::string& key) {
   const auto start = Clock::now();  // bytes are on their way from here on
   const Context& context = contexts_.at(key);
   std::vector<ObjectRead> reads;
+  int64_t bytes = 0;
   for (auto& [name, chunk] : objects_of(key, context, /*need=*/true)) {
     std::optional<storage::Reading> reading = store_.ask(name);
-    if (!reading) return [] { return BroughtCache{}; };
+    if (!reading) return {.whole = [] { return BroughtCache{}; }};
+    bytes += reading->form.bytes;
     reads.push_back({.key = std::move(name), .chunk = chunk, .reading = std::move(*reading)});
   }
-  return [this, &context, reads = std::move(reads), start] {
-    BroughtCache brought = bring(context, reads);
-    if (brought.cache) brought.cache->load_s = seconds_since(start) - brought.cache->restore_s;
-    return brought;
-  };
+  return {.bytes = bytes, .whole = [this, &context, reads = std::move(reads), start] {
+            BroughtCache brought = bring(context, reads);
+            if (brought.cache) brought.cache->load_s = seconds_since(start) - brought.cache->restore_s;
+            return brought;
+          }};
 }
 
 /// Objects become a cache in their order while the others are on their way.

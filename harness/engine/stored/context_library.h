@@ -73,7 +73,12 @@ class ContextLibrary {
   void add(const std::string& key, Original original, double now,
            std::optional<std::vector<storage::Form>> profile = {}, int64_t accesses = 1);
 
-  using Bring = std::function<BroughtCache()>;
+  /// A context on its way.
+  struct Bring {
+    int64_t bytes = 0;  // that come
+    std::function<BroughtCache()> whole;
+    [[nodiscard]] BroughtCache operator()() const { return whole(); }
+  };
   /// Opens the bytes of a context that was added. They come, and become a cache, when the result is called, once and by
   /// any thread, beside whatever else goes on.
   [[nodiscard]] Bring ask(const std::string& key);

@@ -310,6 +310,19 @@ TEST_F(StoredContexts, WhatFormsAreMadeOfIsCounted) {
   EXPECT_TRUE(std::isnan(value(outcomes[0], "original_bytes"))) << "no other form will be asked for";
 }
 
+TEST_F(StoredContexts, CachesOnTheirWayAreHeldByTheirRequests) {
+  settings_.memory_bytes = settings_.disk_bytes = 0;
+  settings_.remote_bytes_per_s = 1e6;  // one after the other, each longer than an answer takes
+  serving_.load = {1000};
+  serving_.requests = 12;
+  const SampleOutcome outcome = evaluate({{{"name", "lru"}}})[0];
+  ASSERT_EQ(outcome.failure, "");
+  EXPECT_EQ(value(outcome, "remote_hits"), 1);
+  const auto set = read_stored_set(model_, task(), {});
+  const double mean = static_cast<double>(set->originals->bytes()) / static_cast<double>(asked_.size());
+  EXPECT_GT(value(outcome, "peak_cache_bytes", Clock::measured), 8 * mean);
+}
+
 TEST_F(StoredContexts, RequestsOfThePastLeaveContextsAsTheyUsedThem) {
   settings_.popularity = 20;  // all ask about the first context
   serving_.requests = 1;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 #include <future>
 #include <thread>
@@ -177,6 +178,39 @@ TEST_F(Library, NobodyWaitsForTheCacheOfAnother) {
     EXPECT_EQ(run.requests[other].token_s.size(), 8U);
     EXPECT_LT(run.requests[other].token_s.back(), run.requests[1].token_s.front()) << "it decodes beside the load";
   }
+}
+
+TEST_F(Library, WhatComesForARequestCountsAmongItsBytes) {
+  const auto library = open(policy({{"name", "lru"}}), {CacheForm{}}, 4, 4);
+  library->add("0", context(0), 0);
+  std::promise<void> let;
+  std::atomic<int64_t> coming = 0;
+  const Method full;
+  std::vector<ServedRequest> requests(1);
+  requests[0] = {.prompt = prompt(0, 0), .method = &full, .options = {.stop = {.max_new_tokens = 8}}};
+  requests[0].begin = [&] {
+    const ContextLibrary::Bring bring = library->ask("0");
+    coming = bring.bytes;
+    return std::async(std::launch::async, [&, bring, may = let.get_future().share()] {
+      may.wait();
+      auto cache = std::make_shared<BroughtCache>(bring());
+      coming = cache->cache->cache.bytes();
+      return BroughtPrompt{.cache = [&, cache] { return library->came("0", std::move(*cache)).cache; }, .seconds = 0};
+    });
+  };
+  requests[0].begun = kTokens;
+  requests[0].coming_bytes = [&] { return coming.load(); };
+  ServingEngine engine(model_, requests, facts_);
+  serving::PassPlan plan;
+  plan.chunks = {{.request = 0, .tokens = 1}};
+  EXPECT_EQ(engine.bytes_now(0), 0);
+  EXPECT_EQ(engine.run(plan).waiting.size(), 1U);
+  EXPECT_EQ(engine.bytes_now(0), full_bytes_) << "on their way";
+  let.set_value();
+  while (!engine.run(plan).waiting.empty()) {
+  }
+  coming = 0;
+  EXPECT_GE(engine.bytes_now(0), full_bytes_) << "its prompt's own";
 }
 
 TEST_F(Library, OriginalsComeBackFromTheDiskWithWhatWasObserved) {
