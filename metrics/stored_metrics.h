@@ -175,14 +175,18 @@ inline constexpr StoredMetric kTransferHidden{"transfer_hidden", "Transfers hidd
 inline constexpr StoredMetric kPlannedTokensPerS{"planned_tokens_per_s", "Throughput expected", "tokens/s"};
 
 // Requests that begin with a stored context.
+inline constexpr StoredMetric kDeviceHits{"device_hits", "Found ready on the device"};
 inline constexpr StoredMetric kMemoryHits{"memory_hits", "Found in memory"};
 inline constexpr StoredMetric kDiskHits{"disk_hits", "Found on disk", "fraction", Better::lower};
 inline constexpr StoredMetric kRemoteHits{"remote_hits", "Found in remote storage", "fraction", Better::lower};
 inline constexpr StoredMetric kRecomputedContexts{"recomputed_contexts", "Computed anew", "fraction", Better::lower};
 inline constexpr StoredMetric kCacheLoadMs{"cache_load_ms", "Loading a cache", "ms", Better::lower};
 inline constexpr StoredMetric kCacheRestoreMs{"cache_restore_ms", "From bytes to a cache", "ms", Better::lower};
+inline constexpr StoredMetric kPeakDeviceBytes{"peak_device_bytes", "Bytes of contexts on the device, most", "bytes",
+                                               Better::lower};
 inline constexpr StoredMetric kPeakMemoryBytes{"peak_memory_bytes", "Bytes in memory, most", "bytes", Better::lower};
 inline constexpr StoredMetric kPeakDiskBytes{"peak_disk_bytes", "Bytes on disk, most", "bytes", Better::lower};
+inline constexpr StoredMetric kKeepOnDevice{"keep_on_device", "Share kept of contexts on the device"};
 inline constexpr StoredMetric kKeepInMemory{"keep_in_memory", "Share kept of contexts in memory"};
 inline constexpr StoredMetric kKeepOnDisk{"keep_on_disk", "Share kept of contexts on disk"};
 inline constexpr StoredMetric kReprofiledContexts{"reprofiled_contexts", "Contexts profiled anew", "contexts",

@@ -30,12 +30,14 @@ constexpr MetricColumn kColumns[] = {
     {metrics::kServedScore, {}, "Similarity"},
     {metrics::kTimeToFirstTokenSpread.mean, kFixed1, "mean", "Time to first token"},
     {metrics::kTimeToFirstTokenSpread.p99, kFixed1, "p99", "Time to first token"},
+    {metrics::kDeviceHits, {}, "on the device", "Found"},
     {metrics::kMemoryHits, {}, "in memory", "Found"},
     {metrics::kDiskHits, {}, "on disk", "Found"},
     {metrics::kRemoteHits, {}, "remote", "Found"},
     {metrics::kRecomputedContexts, {}, "computed anew", "Found"},
     {metrics::kCacheLoadMs, kFixed1, "loaded", "Cache"},
     {metrics::kCacheRestoreMs, kFixed1, "restored", "Cache"},
+    {metrics::kKeepOnDevice, {}, "on the device", "Kept"},
     {metrics::kKeepInMemory, {}, "in memory", "Kept"},
     {metrics::kKeepOnDisk, {}, "on disk", "Kept"},
     {metrics::kLostUtility, {}, "Below the optimum"},
@@ -45,16 +47,29 @@ constexpr MetricColumn kColumns[] = {
     {metrics::kFirstTokenAfterProfilings, kFixed1, "after", "p99 of time to first token, profiling anew"},
 };
 
+/// Columns of a table; those of the device where contexts lie there.
+std::vector<MetricColumn> columns_of(const ExperimentData& data) {
+  const bool device = std::ranges::any_of(
+      data.cells, [](const CellData& cell) { return cell.values.contains(metrics::kDeviceHits.name); });
+  std::vector<MetricColumn> columns(std::begin(kColumns), std::end(kColumns));
+  if (device) return columns;
+  std::erase_if(columns, [](const MetricColumn& column) {
+    return column.metric.name == std::string_view(metrics::kDeviceHits.name) ||
+           column.metric.name == std::string_view(metrics::kKeepOnDevice.name);
+  });
+  return columns;
+}
+
 TableRow row_of(const ExperimentData& data, const CellData& cell, const std::string& point,
-                const std::vector<MetricLook>& looks) {
+                std::span<const MetricColumn> columns, const std::vector<MetricLook>& looks) {
   TableRow row{.cells = {text_cell(cell.row.cell.method), text_cell(cell.row.cell.workload), text_cell(point)},
                .role = cell.row.cell.method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
-  for (size_t i = 0; i < std::size(kColumns); ++i) {
-    const double value = value_of(cell, kColumns[i].metric.name, point);
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const double value = value_of(cell, columns[i].metric.name, point);
     TableCell& number = row.cells.emplace_back();
     if (!std::isfinite(value)) continue;
     number = number_cell(looks[i].scale * value);
-    mark_origin(number, cell.values.at(kColumns[i].metric.name));
+    mark_origin(number, cell.values.at(columns[i].metric.name));
   }
   return row;
 }
@@ -233,7 +248,8 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
       .columns = {{.title = "Method", .numeric = false},
                   {.title = "Workload", .numeric = false},
                   {.title = "Load", .numeric = false}}};
-  const std::vector<MetricLook> looks = add_metric_columns(data, kColumns, table);
+  const std::vector<MetricColumn> columns = columns_of(data);
+  const std::vector<MetricLook> looks = add_metric_columns(data, columns, table);
   std::vector<const CellData*> cells;
   bool stored = false;
   for (const CellData& cell : data.cells) {
@@ -245,7 +261,7 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
   }
   if (!stored) return std::nullopt;
   for (const CellData* cell : cells) {
-    for (const std::string& point : points_of(*cell)) table.rows.push_back(row_of(data, *cell, point, looks));
+    for (const std::string& point : points_of(*cell)) table.rows.push_back(row_of(data, *cell, point, columns, looks));
   }
   Section section{.id = "contexts", .title = "Stored contexts", .tables = {std::move(table)}};
   add_quality_target(cells, section);

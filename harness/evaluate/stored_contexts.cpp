@@ -36,34 +36,41 @@ double rate_for_policies(double bytes_per_s) {
   return bytes_per_s == 0 ? std::numeric_limits<double>::infinity() : bytes_per_s;
 }
 
-/// Memory, disk and remote as the config describes them.
+/// Device, where contexts lie there, memory, disk and remote as the config describes them. `ready`: the device holds
+/// caches as attention reads them; else the bytes of chunks.
 stored::LibraryPlace place_of(const StoredContextsTask& task, const StoredPoint& point,
-                              const std::filesystem::path& folder) {
+                              const std::filesystem::path& folder, bool ready) {
   const experiment::ContextSettings& s = task.contexts;
   const double latency = s.remote_bytes_per_s == 0 ? 0 : s.remote_latency_ms / kMilliseconds;
-  std::vector<storage::TierSettings> behind(2);
-  behind[0] = {.tier = Tier::host, .link = {.name = "memory", .bytes_per_s = s.memory_bytes_per_s}};
-  behind[1] = {.tier = Tier::remote,
-               .link = {.name = "remote", .bytes_per_s = s.remote_bytes_per_s, .latency_s = latency}};
+  const std::vector<storage::TierSettings> behind = {
+      {.tier = Tier::device, .link = {.name = "device"}},
+      {.tier = Tier::host, .link = {.name = "memory", .bytes_per_s = s.memory_bytes_per_s}},
+      {.tier = Tier::remote, .link = {.name = "remote", .bytes_per_s = s.remote_bytes_per_s, .latency_s = latency}}};
   const auto all = static_cast<double>(point.set->originals->bytes());
   const auto room = [&](const std::optional<int64_t>& bytes, double share) {
     return bytes.value_or(static_cast<int64_t>(share * all));
   };
-  return {.tiers = {{.tier = Tier::host,
-                     .books = {.name = "memory",
-                               .capacity = room(s.memory_bytes, s.memory_share),
-                               .bandwidth = rate_for_policies(s.memory_bytes_per_s)}},
-                    {.tier = Tier::disk,
-                     .books = {.name = "disk",
-                               .capacity = room(s.disk_bytes, s.disk_share),
-                               .bandwidth = point.set->disk_bytes_per_s},
-                     .disk_link = {.name = "disk", .bytes_per_s = s.disk_bytes_per_s}},
-                    {.tier = Tier::remote,
-                     .books = {.name = "remote",
-                               .bandwidth = rate_for_policies(s.remote_bytes_per_s),
-                               .latency_s = latency}}},
-          .hierarchy = std::make_shared<const storage::Hierarchy>(behind),
-          .folder = folder};
+  std::vector<storage::StoreTier> tiers;
+  if (s.on_device()) {
+    tiers.push_back({.tier = Tier::device,
+                     .books = {.name = "device",
+                               .capacity = room(s.device_bytes, s.device_share),
+                               .bandwidth = rate_for_policies(0),
+                               .ready = ready}});
+  }
+  tiers.push_back({.tier = Tier::host,
+                   .books = {.name = "memory",
+                             .capacity = room(s.memory_bytes, s.memory_share),
+                             .bandwidth = rate_for_policies(s.memory_bytes_per_s)}});
+  tiers.push_back({.tier = Tier::disk,
+                   .books = {.name = "disk",
+                             .capacity = room(s.disk_bytes, s.disk_share),
+                             .bandwidth = point.set->disk_bytes_per_s},
+                   .disk_link = {.name = "disk", .bytes_per_s = s.disk_bytes_per_s}});
+  tiers.push_back(
+      {.tier = Tier::remote,
+       .books = {.name = "remote", .bandwidth = rate_for_policies(s.remote_bytes_per_s), .latency_s = latency}});
+  return {.tiers = std::move(tiers), .hierarchy = std::make_shared<const storage::Hierarchy>(behind), .folder = folder};
 }
 
 /// Times of requests that begin with stored contexts, which come over links with the rates that the config gives.
@@ -72,7 +79,26 @@ Origin origin_of(const experiment::ContextSettings& s) {
   return {.clock = Clock::measured, .storage = real ? results::Storage::real : results::Storage::emulated};
 }
 
-void add_begun(results::SampleResult& result, const std::vector<Begun>& begun, const Origin& origin) {
+/// Values of one tier; null: none.
+struct TierMetrics {
+  const char* name;
+  Tier tier;
+  const metrics::StoredMetric *hits, *peak, *keep;
+};
+
+constexpr TierMetrics kTiers[] = {
+    {"device", Tier::device, &metrics::kDeviceHits, &metrics::kPeakDeviceBytes, &metrics::kKeepOnDevice},
+    {"memory", Tier::host, &metrics::kMemoryHits, &metrics::kPeakMemoryBytes, &metrics::kKeepInMemory},
+    {"disk", Tier::disk, &metrics::kDiskHits, &metrics::kPeakDiskBytes, &metrics::kKeepOnDisk},
+    {"remote", Tier::remote, &metrics::kRemoteHits, nullptr, nullptr},
+};
+
+const TierMetrics& metrics_of(const storage::StorageTier& tier) {
+  return *std::ranges::find(kTiers, tier.name, [](const TierMetrics& its) { return std::string(its.name); });
+}
+
+void add_begun(results::SampleResult& result, const storage::TieredContexts& books, const std::vector<Begun>& begun,
+               const Origin& origin) {
   std::map<Tier, double> from;
   double anew = 0;
   std::vector<double> load, restore;
@@ -83,43 +109,47 @@ void add_begun(results::SampleResult& result, const std::vector<Begun>& begun, c
     restore.push_back(one.restore_s);
   }
   const auto requests = static_cast<double>(begun.size());
-  add(result, metrics::kMemoryHits, from[Tier::host] / requests);
-  add(result, metrics::kDiskHits, from[Tier::disk] / requests);
-  add(result, metrics::kRemoteHits, from[Tier::remote] / requests);
+  for (const storage::StorageTier& tier : books.tiers()) {
+    const TierMetrics& its = metrics_of(tier);
+    add(result, *its.hits, from[its.tier] / requests);
+  }
   add(result, metrics::kRecomputedContexts, anew / requests);
   add(result, metrics::kCacheLoadMs, metrics::mean_of(load) * kMilliseconds, origin);
   add(result, metrics::kCacheRestoreMs, metrics::mean_of(restore) * kMilliseconds, {.clock = Clock::measured});
 }
 
-constexpr const char* kTierNames[] = {"memory", "disk", "remote"};
-
 /// Adds the peaks of the tiers, and the final tier and form of every context, of chunks on each tier that holds some.
 void add_placement(results::SampleResult& result, const StoredContextsTask& task, const StoredPoint& point,
                    const ContextLibrary& library) {
   const storage::TieredContexts& books = library.store().books();
-  add(result, metrics::kPeakMemoryBytes, static_cast<double>(books.peak(0)));
-  add(result, metrics::kPeakDiskBytes, static_cast<double>(books.peak(1)));
+  for (size_t tier = 0; tier < books.tiers().size(); ++tier) {
+    const metrics::StoredMetric* const peak = metrics_of(books.tiers()[tier]).peak;
+    if (peak != nullptr) add(result, *peak, static_cast<double>(books.peak(static_cast<int64_t>(tier))));
+  }
   if (library.forms().size() > 1)
     add(result, metrics::kOriginalBytes, static_cast<double>(point.set->originals->bytes()));
-  std::vector<double> keeps[3];
+  std::vector<std::vector<double>> keeps(books.tiers().size());
   for (size_t i = 0; i < task.asked.size(); ++i) {
     const std::string& id = task.asked[i].id;
     std::map<std::pair<int64_t, int64_t>, int64_t> bytes;  // by tier and form; none where no tier had room
-    for (const storage::Context* part : library.stored(id)) bytes[{part->at.tier, part->at.form}] += part->bytes();
+    for (const storage::Context* part : library.stored(id))
+      bytes[{part->at.tier, part->at.form}] += storage::bytes_of(*part, part->at, books.tiers());
     for (const auto& [at, held] : bytes) {
-      const auto& [tier, form] = at;
-      const std::string& label = library.forms()[static_cast<size_t>(form)].label;
+      const auto tier = static_cast<size_t>(at.first);
+      const std::string& label = library.forms()[static_cast<size_t>(at.second)].label;
       const double keep = static_cast<double>(held) / static_cast<double>(point.set->full_bytes[i]);
       keeps[tier].push_back(keep);
       const json data = {{"context", id},
                          {"form", label.empty() ? "uncompressed" : label},
                          {"keep", keep},
-                         {"tier", std::string(kTierNames[tier])}};
+                         {"tier", books.tiers()[tier].name}};
       result.events.push_back({.event = metrics::kContextStored, .data_json = data.dump()});
     }
   }
-  if (!keeps[0].empty()) add(result, metrics::kKeepInMemory, metrics::mean_of(keeps[0]));
-  if (!keeps[1].empty()) add(result, metrics::kKeepOnDisk, metrics::mean_of(keeps[1]));
+  for (size_t tier = 0; tier < keeps.size(); ++tier) {
+    const metrics::StoredMetric* const keep = metrics_of(books.tiers()[tier]).keep;
+    if (keep != nullptr && !keeps[tier].empty()) add(result, *keep, metrics::mean_of(keeps[tier]));
+  }
 }
 
 /// Adds what a use of a context is worth less, by the policy's utility, than under the exact optimum of the same
@@ -224,7 +254,8 @@ SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task
                               double rate) {
   SampleOutcome outcome;
   const storage::Policy& policy = *method.placement();
-  ContextLibrary library(model, task.facts, forms_of(method, *point.set), place_of(task, point, folder), policy,
+  const std::vector<CacheForm> forms = forms_of(method, *point.set);
+  ContextLibrary library(model, task.facts, forms, place_of(task, point, folder, forms.front().ready), policy,
                          chunking_of(method));
   const Origin origin = origin_of(task.contexts);
   double now = 0;
@@ -243,7 +274,7 @@ SampleOutcome evaluate_policy(Transformer& model, const StoredContextsTask& task
   outcome.failure = trouble_of(run);
   if (!outcome.failure.empty()) return outcome;
   describe_run(outcome.result, task, point, executor.engine(), run, rate, origin);
-  add_begun(outcome.result, executor.begun(), origin);
+  add_begun(outcome.result, library.store().books(), executor.begun(), origin);
   add_placement(outcome.result, task, point, library);
   add_profilings(outcome.result, task, executor, run, origin);
   outcome.result.active = true;

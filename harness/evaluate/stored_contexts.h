@@ -37,16 +37,17 @@ struct StoredContextsTask {
 /// anew is in passes that have room and in the time while no request runs. All of it is on the clock.
 ///
 /// Values as evaluate_serving()'s on the measured clock, where scores are similarities; served_score their mean. And
-/// memory_hits, disk_hits, remote_hits (shares of requests; of one that reads chunks from several tiers, shares of the
-/// bytes that it reads), recomputed_contexts (share of requests), cache_load_ms, cache_restore_ms (means),
-/// peak_memory_bytes, peak_disk_bytes, keep_in_memory, keep_on_disk (mean share kept of the contexts that lie there in
-/// the end, of chunks the share that lies there), original_bytes where forms are made later, lost_utility_s of a policy
-/// of known utility over a dozen contexts at most (seconds a use, of the placement before the first request, below the
-/// exact optimum's), reprofiled_contexts, and, where there are such, profiling_p99_time_to_first_token_ms of requests
-/// that waited while a context was profiled anew and the same with before_ and after_ of those that came before the
-/// first such time, and of the others. Series by request: answer_similarity, answered_ms (since the run began, NaN for
-/// a request without an answer), request_tokens of the whole prompt. Events: context_stored for each context as it lies
-/// in the end, context_profiled.
+/// device_hits where contexts lie there, memory_hits, disk_hits, remote_hits (shares of requests; of one that reads
+/// chunks from several tiers, shares of the bytes that it reads), recomputed_contexts (share of requests),
+/// cache_load_ms, cache_restore_ms (means), peak_device_bytes, peak_memory_bytes, peak_disk_bytes, keep_on_device,
+/// keep_in_memory, keep_on_disk (mean share kept of the contexts that lie there in the end, of chunks the share that
+/// lies there), original_bytes where forms are made later, lost_utility_s of a policy of known utility over a dozen
+/// contexts at most (seconds a use, of the placement before the first request, below the exact optimum's),
+/// reprofiled_contexts, and, where there are such, profiling_p99_time_to_first_token_ms of requests that waited while a
+/// context was profiled anew and the same with before_ and after_ of those that came before the first such time, and of
+/// the others. Series by request: answer_similarity, answered_ms (since the run began, NaN for a request without an
+/// answer), request_tokens of the whole prompt. Events: context_stored for each context as it lies in the end,
+/// context_profiled.
 [[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_stored_contexts(Transformer& model,
                                                                               const StoredContextsTask& task,
                                                                               const StoredSet& set,

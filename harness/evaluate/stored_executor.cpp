@@ -112,7 +112,7 @@ std::future<BroughtPrompt> StoredExecutor::begin(size_t request) {
                                                   .profiled = (*loaded)->form.quality,
                                                   .load_s = (*loaded)->load_s,
                                                   .restore_s = (*loaded)->restore_s};
-                               return std::move((*loaded)->cache);
+                               return (*loaded)->take(*model_);
                              },
                          .seconds = seconds};
   });
@@ -170,10 +170,8 @@ std::vector<PassMember*> StoredExecutor::profiling_members(const serving::PassPl
 void StoredExecutor::take_profiling(double now) {
   if (!profiling_ || !profiling_->finished()) return;
   const size_t context = drifted_.front();
-  std::vector<storage::Form> profile = profiling_->profile();
-  for (size_t form = 0; form < profile.size(); ++form) {
-    profile[form].ready_s = point_->set->profiles[context][form].ready_s;  // sizes are as they were
-  }
+  std::vector<storage::Form> profile = point_->set->profiles[context];  // sizes and times are as they were
+  for (size_t form = 0; form < profile.size(); ++form) profile[form].quality = profiling_->profile()[form].quality;
   beside_passes([this, &id = task_->asked[context].id, profile = std::move(profile)]() mutable {
     library_->reprofile(id, std::move(profile));
     library_->rearrange();

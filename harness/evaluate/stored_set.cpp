@@ -34,10 +34,14 @@ std::optional<CacheForm> compressed_form(const Method& method) {
 }
 
 std::vector<CacheForm> configured_forms(const StoredContextsTask& task) {
-  std::vector<CacheForm> forms = {CacheForm{}};
+  const bool ready = task.contexts.on_device();
+  std::vector<CacheForm> forms = {{.ready = ready}};
   for (const experiment::ComponentEntry& entry : task.contexts.forms) {
     const json spec = spec_of(entry);
-    forms.push_back({.label = entry.label, .keep = spec.value("keep", 1.0), .method = make_method(spec, entry.label)});
+    forms.push_back({.label = entry.label,
+                     .keep = spec.value("keep", 1.0),
+                     .method = make_method(spec, entry.label),
+                     .ready = ready});
   }
   return forms;
 }
@@ -120,8 +124,9 @@ const Chunking* chunking_of(const Method& method) {
 
 std::vector<CacheForm> forms_of(const Method& method, const StoredSet& set) {
   if (chooses(method)) return set.forms;
-  const auto one = compressed_form(method);
-  return {one ? *one : CacheForm{}};
+  CacheForm one = compressed_form(method).value_or(CacheForm{});
+  one.ready = set.ready && chunking_of(method) == nullptr;  // a request's cache is put together of chunks
+  return {std::move(one)};
 }
 
 std::unique_ptr<stored::ProfileRun> start_profile(Transformer& model, const StoredContextsTask& task,
@@ -136,6 +141,7 @@ std::shared_ptr<const StoredSet> read_stored_set(Transformer& model, const Store
                                                  std::span<const EvaluatedMethod> methods) {
   auto set = std::make_shared<StoredSet>(task.folder);
   set->originals = std::make_unique<stored::Originals>(model, set->folder.path() / "originals");
+  set->ready = task.contexts.on_device();
   set->forms = configured_forms(task);
   read_contexts(model, task, methods, *set);
   const double disk = task.contexts.disk_bytes_per_s;

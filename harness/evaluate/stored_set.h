@@ -30,6 +30,7 @@ struct StoredSet {
   explicit StoredSet(const std::filesystem::path& parent) : folder(parent) {}
 
   ScratchFolder folder;                              // of the originals, and of a disk tier
+  bool ready = false;                                // the device holds ready caches
   std::vector<stored::CacheForm> forms;              // that policies choose among
   std::unique_ptr<stored::Originals> originals;      // by context
   std::vector<std::vector<storage::Form>> profiles;  // by context, of `forms`; empty where nobody chooses

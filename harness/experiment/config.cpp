@@ -390,9 +390,17 @@ void ServingSettings::parameters(ParameterVisitor& p) {
 }
 
 void ContextSettings::parameters(ParameterVisitor& p) {
-  p("memory_share", memory_share).min(0).doc("room in memory, as a share of all contexts' uncompressed bytes");
+  p("device_share", device_share)
+      .min(0)
+      .doc(
+          "room on the device, as a share of all contexts' uncompressed bytes, for caches that are ready for "
+          "attention: requests begin with them at once; 0: none lie there");
+  p("memory_share", memory_share).min(0).doc("room in memory, likewise");
   p("disk_share", disk_share).min(0).doc("room on the disk, likewise; the remote tier behind it has no limit");
-  p("memory_bytes", memory_bytes).min(0).doc("room in memory in bytes, whatever the contexts take; absent = the share");
+  p("device_bytes", device_bytes)
+      .min(0)
+      .doc("room on the device in bytes, whatever the contexts take; absent = the share");
+  p("memory_bytes", memory_bytes).min(0).doc("room in memory, likewise");
   p("disk_bytes", disk_bytes).min(0).doc("room on the disk, likewise");
   p("memory_bytes_per_s", memory_bytes_per_s)
       .min(0)

@@ -164,9 +164,11 @@ struct ServingSettings {
 /// nothing.
 struct ContextSettings {
   std::vector<ComponentEntry> forms;  // methods that a policy may choose among, beside leaving a context as it is
-  double memory_share = 0.1;          // room in memory, of all contexts' uncompressed bytes
+  double device_share = 0;            // room for ready caches on the device, of all contexts' uncompressed bytes
+  double memory_share = 0.1;          // room in memory, likewise
   double disk_share = 1;
-  std::optional<int64_t> memory_bytes;  // instead of the share
+  std::optional<int64_t> device_bytes;  // instead of the share
+  std::optional<int64_t> memory_bytes;
   std::optional<int64_t> disk_bytes;
   double memory_bytes_per_s = 0;  // rate of a read; 0: not emulated
   double disk_bytes_per_s = 0;
@@ -182,6 +184,8 @@ struct ContextSettings {
   int64_t drift_answers = 3;
   std::optional<int64_t> profiling_answers;  // at a time, of profiling anew; absent: as many as max_running leaves
 
+  /// Whether contexts lie on the device too.
+  [[nodiscard]] bool on_device() const { return device_bytes.value_or(0) > 0 || (!device_bytes && device_share > 0); }
   void parameters(ParameterVisitor& p);
 };
 

@@ -394,6 +394,9 @@ ContextSettings read_contexts(const json& value, const Validators& validators, P
 std::string contexts_json(const ContextSettings& contexts) {
   ContextSettings copy = contexts;
   json whole = parameter_values([&](ParameterVisitor& p) { copy.parameters(p); });
+  for (const char* room : {"device_share", "device_bytes"}) {  // what was not there yet decides nothing where it is not
+    if (!contexts.on_device()) whole.erase(room);
+  }
   whole["forms"] = json::array();
   for (const ComponentEntry& form : contexts.forms) {
     json entry = json::parse(form.settings_json);

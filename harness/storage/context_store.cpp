@@ -34,11 +34,12 @@ class Released {
 }  // namespace
 
 ContextStore::ContextStore(std::vector<StoreTier> tiers, HierarchyPtr hierarchy, const std::filesystem::path& folder,
-                           const Policy& policy, Maker maker)
+                           const Policy& policy, Maker maker, Readier readier)
     : tiers_(std::move(tiers)),
       hierarchy_(std::move(hierarchy)),
       books_(books_of(tiers_), policy),
       maker_(std::move(maker)),
+      readier_(std::move(readier)),
       ledger_(std::make_shared<MemoryLedger>()) {
   const auto disk = std::ranges::find(tiers_, Tier::disk, &StoreTier::tier);
   if (disk != tiers_.end()) {
@@ -141,7 +142,6 @@ void ContextStore::carry_out(const std::vector<Move>& moves, std::span<const int
 bool ContextStore::move(const Move& move, bool over_link) {
   const Held before = held_.at(move.id);
   const Form form = books_.find(move.id)->form(*move.to);
-  const Tier to = tier_of(move.to->tier);
   const bool same_form = move.from && move.from->form == move.to->form;
   const std::optional<std::vector<std::byte>> bytes =
       same_form ? read(before, over_link) : std::optional(make(move, form, over_link));
@@ -151,27 +151,30 @@ bool ContextStore::move(const Move& move, bool over_link) {
     return false;
   }
   KVARENA_ASSERT(std::ssize(*bytes) == form.bytes, fmt::format("{} bytes for a form of {}", bytes->size(), form.bytes));
-  std::shared_ptr<Block> block;
+  Held after{.key = before.key, .there = true, .form = form, .tier = tier_of(move.to->tier)};
   try {
-    if (to == Tier::disk) {
-      folder_->put(before.key, *bytes);
-    } else {
-      block = written(to, *bytes);
-    }
+    write(*bytes, move.to->tier, after);
   } catch (const UserError&) {
     ++counts_.refused_writes;
     return false;
   }
   const auto held = held_.find(move.id);
   if (held == held_.end()) return true;
-  if (before.tier == Tier::disk && to != Tier::disk) folder_->remove(before.key);
-  held->second = {.key = before.key, .there = true, .block = std::move(block), .form = form, .tier = to};
+  if (before.tier == Tier::disk && after.tier != Tier::disk) folder_->remove(before.key);
+  held->second = std::move(after);
   return true;
 }
 
 /// Nothing when a file is gone. Bytes of several contexts come beside each other where their links differ.
 std::optional<Reading> ContextStore::open(const Held& held, bool over_link) {
-  Reading reading{.form = held.form, .tier = held.tier, .bytes = {}};
+  Reading reading{.form = held.form, .tier = held.tier, .ready = held.ready, .bytes = {}};
+  if (held.ready) {
+    reading.bytes = [ready = held.ready](const Reading::Take& take) {
+      take(ready->stored());
+      return true;
+    };
+    return reading;
+  }
   const auto carried = [&](std::function<void()> look) {
     return std::make_shared<Transfer>(over_link ? link_from(held.tier).carry(held.form.bytes, 1, std::move(look))
                                                 : Transfer());
@@ -224,22 +227,29 @@ std::vector<std::byte> ContextStore::make(const Move& move, const Form& form, bo
   const std::function<std::vector<std::byte>()> making = maker_(held.key, form);
   Transfer way;
   if (move.from) {
-    const bool here = move.from->form == 0;
-    Link& link = link_from(here ? held.tier : tiers_.back().tier);
-    if (!here || over_link) way = link.carry(books_.find(move.id)->forms.front().bytes, 1, [] {});
+    const bool here = move.from->form == 0, carried = !here || (over_link && !held.ready);
+    const int64_t whole = books_.find(move.id)->forms.front().bytes;
+    if (carried) way = link_from(here ? held.tier : tiers_.back().tier).carry(whole, 1, [] {});
   }
   const Released released(callers_);
   way.wait();
   return making();
 }
 
-std::shared_ptr<Block> ContextStore::written(Tier tier, const std::vector<std::byte>& bytes) {
+void ContextStore::write(const std::vector<std::byte>& bytes, int64_t tier, Held& to) {
+  if (to.tier == Tier::disk) return folder_->put(to.key, bytes);
+  if (tiers_[static_cast<size_t>(tier)].books.ready) {
+    const Released released(callers_);
+    to.ready = readier_(to.form, bytes);
+    KVARENA_ASSERT(to.ready->bytes() == to.form.ready_bytes,
+                   fmt::format("{} bytes ready for a form of {}", to.ready->bytes(), to.form.ready_bytes));
+    return;
+  }
   const auto count = std::ssize(bytes);
-  std::shared_ptr<Block> block = hierarchy_->storage(tier).allocate(ledger_, count);
-  Transfer way = hierarchy_->offload(tier).write(block, {{.at = 0, .memory = bytes.data(), .bytes = count}});
+  to.block = hierarchy_->storage(to.tier).allocate(ledger_, count);
+  Transfer way = hierarchy_->offload(to.tier).write(to.block, {{.at = 0, .memory = bytes.data(), .bytes = count}});
   const Released released(callers_);
   way.wait();
-  return block;
 }
 
 void ContextStore::forget(int64_t id) {

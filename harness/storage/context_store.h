@@ -18,8 +18,17 @@
 
 namespace kvarena::storage {
 
-/// One tier of the store. Host and remote bytes lie in the hierarchy's storage and come over its links, disk bytes in
-/// the folder.
+/// A context on a tier of ready caches: requests begin with it as it is. Different threads may use it at a time.
+class ReadyContext {
+ public:
+  virtual ~ReadyContext() = default;
+  [[nodiscard]] virtual int64_t bytes() const = 0;  // its form's ready_bytes
+  /// The stored bytes that it was made of.
+  [[nodiscard]] virtual std::vector<std::byte> stored() const = 0;
+};
+
+/// One tier of the store. Bytes of a tier in memory lie in the hierarchy's storage and come over its links, disk bytes
+/// in the folder; ready caches lie where they are made.
 struct StoreTier {
   Tier tier = Tier::host;
   StorageTier books;   // capacity and rate as policies see them
@@ -31,7 +40,8 @@ struct StoreTier {
 struct Reading {
   using Take = std::function<void(std::span<const std::byte>)>;
   Form form;
-  Tier tier = Tier::host;  // tier from which they come
+  Tier tier = Tier::host;                     // tier from which they come
+  std::shared_ptr<const ReadyContext> ready;  // of a tier of ready caches: nothing has to come
   /// Waits for the bytes, then gives them to `take` where they lie; false, without that, when they are damaged. Any
   /// thread may call it, once. Throws what the tier or `take` throws.
   std::function<bool(const Take& take)> bytes;
@@ -68,12 +78,15 @@ class ContextStore {
   /// Gives what makes the bytes of a context in a form, from the request that computed it or from its full cache.
   /// Called when a context is stored and when a policy gives it another form; what it gives is called without any lock.
   using Maker = std::function<std::function<std::vector<std::byte>()>(const std::string& key, const Form& form)>;
+  /// Makes of a context's bytes what a tier of ready caches holds. Called without any lock.
+  using Readier =
+      std::function<std::shared_ptr<const ReadyContext>(const Form& form, std::span<const std::byte> bytes)>;
 
   /// `folder` is the disk tier's; empty when there is none. Objects that an earlier run left in it are not used: their
-  /// forms and uses are not known. Throws UserError when tiers do not pass check_tiers() or another run uses
-  /// the folder.
+  /// forms and uses are not known. `readier` is for a tier of ready caches. Throws UserError when tiers do not pass
+  /// check_tiers() or another run uses the folder.
   ContextStore(std::vector<StoreTier> tiers, HierarchyPtr hierarchy, const std::filesystem::path& folder,
-               const Policy& policy, Maker maker);
+               const Policy& policy, Maker maker, Readier readier = {});
 
   /// Lets go of `lock`, which every caller then holds, while bytes that move are read, made, or on their way to a tier
   /// in memory: others are asked for meanwhile, and that context too, which lies where it lay until they are there. One
@@ -116,8 +129,9 @@ class ContextStore {
   /// The bytes of a context, while a move is under way those of before.
   struct Held {
     std::string key;
-    bool there = false;            // a new one's bytes are not at first
-    std::shared_ptr<Block> block;  // bytes on a memory tier; null on disk
+    bool there = false;                         // a new one's bytes are not at first
+    std::shared_ptr<Block> block;               // bytes on a tier in memory
+    std::shared_ptr<const ReadyContext> ready;  // on a tier of ready caches
     Form form;
     Tier tier = Tier::host;
   };
@@ -128,8 +142,8 @@ class ContextStore {
   [[nodiscard]] std::optional<std::vector<std::byte>> read(const Held& held, bool over_link);
   /// The bytes of a form that the context is not held in.
   [[nodiscard]] std::vector<std::byte> make(const Move& move, const Form& form, bool over_link);
-  /// Bytes in the memory of a tier, once its link has carried them there.
-  [[nodiscard]] std::shared_ptr<Block> written(Tier tier, const std::vector<std::byte>& bytes);
+  /// Puts bytes on a tier, once its link has carried them there.
+  void write(const std::vector<std::byte>& bytes, int64_t tier, Held& to);
   void forget(int64_t id);
   [[nodiscard]] Tier tier_of(int64_t tier) const { return tiers_[static_cast<size_t>(tier)].tier; }
   [[nodiscard]] Link& link_from(Tier tier) const { return tier == Tier::disk ? *disk_ : hierarchy_->load(tier); }
@@ -140,6 +154,7 @@ class ContextStore {
   std::unique_ptr<Link> disk_;  // that its files are read over
   TieredContexts books_;
   Maker maker_;
+  Readier readier_;
   LedgerPtr ledger_;
   std::mutex* callers_ = nullptr;
   std::map<std::string, int64_t> ids_;

@@ -64,7 +64,8 @@ class EvicPress final : public storage::Policy {
       const double now = storage::utility(context, context.at, view.tiers, alpha_);
       for (auto target = tier; target < static_cast<int64_t>(view.tiers.size()); ++target) {
         for (const Choice& choice : choices(context, view.tiers, target)) {
-          const int64_t freed = context.bytes() - (target == tier ? context.form(choice).bytes : 0);
+          const int64_t freed = storage::bytes_of(context, context.at, view.tiers) -
+                                (target == tier ? storage::bytes_of(context, choice, view.tiers) : 0);
           if ((target == tier && freed <= 0) || !can_become(context, choice)) continue;
           const double drop = now - storage::utility(context, choice, view.tiers, alpha_);
           const double cost = key_ == "drop" ? drop : drop / static_cast<double>(std::max<int64_t>(freed, 1));
@@ -79,7 +80,7 @@ class EvicPress final : public storage::Policy {
 
   std::optional<storage::Step> use_room(const storage::View& view) const override {
     if (!refill_) return std::nullopt;
-    const std::vector<int64_t> used = storage::bytes_per_tier(view.contexts, view.tiers.size());
+    const std::vector<int64_t> used = storage::bytes_per_tier(view.contexts, view.tiers);
     std::optional<storage::Step> best;
     double most = 1e-12;  // below it two sums of the same terms may differ for ever
     for (size_t i = 0; i < view.contexts.size(); ++i) {
@@ -87,9 +88,10 @@ class EvicPress final : public storage::Policy {
       const double now = storage::utility(context, context.at, view.tiers, alpha_);
       for (int64_t tier = 0; tier < static_cast<int64_t>(view.tiers.size()); ++tier) {
         const auto t = static_cast<size_t>(tier);
-        const int64_t room = view.tiers[t].capacity - used[t] + (tier == context.at.tier ? context.bytes() : 0);
+        const int64_t own = tier == context.at.tier ? storage::bytes_of(context, context.at, view.tiers) : 0;
+        const int64_t room = view.tiers[t].capacity - used[t] + own;
         for (const Choice& choice : choices(context, view.tiers, tier)) {
-          if (context.form(choice).bytes > room || !can_become(context, choice)) continue;
+          if (storage::bytes_of(context, choice, view.tiers) > room || !can_become(context, choice)) continue;
           const double gain = storage::utility(context, choice, view.tiers, alpha_) - now;
           if (gain <= most) continue;
           best = storage::Step{.context = i, .to = choice};
@@ -111,8 +113,8 @@ class EvicPress final : public storage::Policy {
   static std::vector<Choice> choices(const Context& context, std::span<const StorageTier> tiers, int64_t tier) {
     std::vector<Choice> all;
     for (size_t form = 0; form < context.forms.size(); ++form) {
-      if (context.forms[form].bytes > tiers[static_cast<size_t>(tier)].capacity) continue;
-      all.push_back({.form = static_cast<int64_t>(form), .tier = tier});
+      const Choice choice{.form = static_cast<int64_t>(form), .tier = tier};
+      if (storage::bytes_of(context, choice, tiers) <= tiers[static_cast<size_t>(tier)].capacity) all.push_back(choice);
     }
     return all;
   }

@@ -11,8 +11,9 @@ KVARENA_METRIC(
      .summary = "Of requests that begin with a stored context's cache: where they found it, how long it took to come, "
                 "what room the tiers gave, and in which forms contexts ended.",
      .source = "Feng et al. 2025 (EvicPress), Figures 7 to 12",
-     .stored = {kMemoryHits, kDiskHits, kRemoteHits, kRecomputedContexts, kCacheLoadMs, kCacheRestoreMs,
-                kPeakMemoryBytes, kPeakDiskBytes, kKeepInMemory, kKeepOnDisk, kLostUtility, kReprofiledContexts,
-                kFirstTokenBeforeProfilings, kFirstTokenWhileProfiling, kFirstTokenAfterProfilings, kOriginalBytes}});
+     .stored = {kDeviceHits, kMemoryHits, kDiskHits, kRemoteHits, kRecomputedContexts, kCacheLoadMs, kCacheRestoreMs,
+                kPeakDeviceBytes, kPeakMemoryBytes, kPeakDiskBytes, kKeepOnDevice, kKeepInMemory, kKeepOnDisk,
+                kLostUtility, kReprofiledContexts, kFirstTokenBeforeProfilings, kFirstTokenWhileProfiling,
+                kFirstTokenAfterProfilings, kOriginalBytes}});
 
 }  // namespace kvarena::metrics

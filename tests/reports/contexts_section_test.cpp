@@ -65,6 +65,23 @@ TEST(ContextsSection, DrawsTheTimeOfTheRunWithItsProfilingsAndTheGain) {
   EXPECT_NE(chart(*section, "gain-1").spec.find(R"({"series":"anew over once","x":19.0,"y":0.25})"), std::string::npos);
 }
 
+TEST(ContextsSection, HasColumnsOfTheDeviceWhereContextsLieThere) {
+  ExperimentData data;
+  data.cells = {cell("memory alone", 0.5F)};
+  const auto titles = [&] {
+    int count = 0;
+    const auto section = contexts_section(data);
+    for (const auto& column : section->tables.front().columns) count += column.title == "on the device" ? 1 : 0;
+    for (const TableRow& row : section->tables.front().rows)
+      EXPECT_EQ(row.cells.size(), section->tables.front().columns.size());
+    return count;
+  };
+  EXPECT_EQ(titles(), 0);
+  data.cells.push_back(cell("device too", 0.5F));
+  data.cells[1].values["device_hits"] = {.metric = "device_hits", .rows = {{.sample_id = "load 0.8", .value = 0.25}}};
+  EXPECT_EQ(titles(), 2);
+}
+
 TEST(ContextsSection, TellsShortPromptsFromLongOnes) {
   ExperimentData data;
   data.cells = {cell("placing", 0.5F)};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "harness/core/error.h"
 #include "harness/core/seconds_since.h"
@@ -33,11 +34,12 @@ void check_forms(std::span<const CacheForm> forms) {
 
 }  // namespace
 
-std::vector<Form> sized_forms(const Prefill& prompt, std::span<const CacheForm> forms) {
+std::vector<Form> sized_forms(const Transformer& model, const Prefill& prompt, std::span<const CacheForm> forms) {
   std::vector<Form> sized;
   for (const CacheForm& form : forms) {
-    const auto bytes = static_cast<int64_t>(store_cache(prompt, form.method.get()).size());
-    sized.push_back({.method = form.label, .keep = form.keep, .bytes = bytes});
+    const std::vector<std::byte> bytes = store_form(prompt, form);
+    sized.push_back({.method = form.label, .keep = form.keep, .bytes = std::ssize(bytes)});
+    if (form.ready) sized.back().ready_bytes = ReadyCache(model, *prompt.model, form.method.get(), bytes).bytes();
   }
   return sized;
 }
@@ -50,8 +52,12 @@ ContextLibrary::ContextLibrary(Transformer& model, std::shared_ptr<const ModelFa
       forms_((check_forms(forms), std::move(forms))),
       chunking_(chunking),
       needs_(needs_of(forms_, chunking)),
-      store_(std::move(place.tiers), std::move(place.hierarchy), place.folder, policy,
-             [this](const std::string& key, const Form& form) { return maker(key, form); }) {
+      store_(
+          std::move(place.tiers), std::move(place.hierarchy), place.folder, policy,
+          [this](const std::string& key, const Form& form) { return maker(key, form); },
+          [this](const Form& form, std::span<const std::byte> bytes) {
+            return std::make_shared<const ReadyCache>(*model_, *facts_, form_of(form).method.get(), bytes);
+          }) {
   KVARENA_ASSERT(chunking == nullptr || (forms_.size() == 1 && !forms_.front().method), "chunks are uncompressed");
 }
 
@@ -69,7 +75,7 @@ std::function<std::vector<std::byte>()> ContextLibrary::maker(const std::string&
   if (object.chunk != nullptr) {
     return [original, &chunk = *object.chunk] { return store_chunk(original()->cache, chunk); };
   }
-  return [original, method = form_of(form).method] { return store_cache(*original(), method.get()); };
+  return [original, form = form_of(form)] { return store_form(*original(), form); };
 }
 
 std::vector<std::pair<std::string, const CacheChunk*>> ContextLibrary::objects_of(const std::string& key,
@@ -110,7 +116,7 @@ void ContextLibrary::add(const std::string& key, Original original, double now,
       context.divided = divide(*prompt, *chunking_);
       original = [prompt] { return prompt; };  // all chunks are made at once
     } else {
-      context.profile = profile ? std::move(*profile) : sized_forms(*prompt, forms_);
+      context.profile = profile ? std::move(*profile) : sized_forms(*model_, *prompt, forms_);
     }
   }
   context.original = std::move(original);
@@ -132,7 +138,7 @@ ContextLibrary::Bring ContextLibrary::ask(const std::string& key) {
   for (auto& [name, chunk] : objects_of(key, context, /*need=*/true)) {
     std::optional<storage::Reading> reading = store_.ask(name);
     if (!reading) return {.whole = [] { return BroughtCache{}; }};
-    bytes += reading->form.bytes;
+    if (!reading->ready) bytes += reading->form.bytes;
     reads.push_back({.key = std::move(name), .chunk = chunk, .reading = std::move(*reading)});
   }
   return {.bytes = bytes, .whole = [this, &context, reads = std::move(reads), start] {
@@ -151,8 +157,10 @@ BroughtCache ContextLibrary::bring(const Context& context, std::vector<ObjectRea
   double restore = 0;
   int64_t total = 0;
   std::map<Tier, double> tiers;
+  std::shared_ptr<const ReadyCache> ready;
   for (ObjectRead& read : reads) {
-    read.whole = read.reading.bytes([&](std::span<const std::byte> bytes) {
+    ready = std::dynamic_pointer_cast<const ReadyCache>(read.reading.ready);
+    read.whole = ready != nullptr || read.reading.bytes([&](std::span<const std::byte> bytes) {
       const auto arrived = Clock::now();
       if (read.chunk != nullptr) {
         chunks->add(*read.chunk, bytes);
@@ -166,15 +174,26 @@ BroughtCache ContextLibrary::bring(const Context& context, std::vector<ObjectRea
     total += read.reading.form.bytes;
     tiers[read.reading.tier] += static_cast<double>(read.reading.form.bytes);
   }
-  const auto arrived = Clock::now();
-  if (chunks) cache.emplace(chunks->finish(std::ssize(context.tokens)));
-  restore += seconds_since(arrived);
+  if (chunks) {
+    const auto arrived = Clock::now();
+    cache.emplace(chunks->finish(std::ssize(context.tokens)));
+    restore += seconds_since(arrived);
+  }
+  if (ready) cache.emplace(model_->make_cache());
   for (auto& [tier, share] : tiers) share /= static_cast<double>(total);
   Form form = reads.front().reading.form;
   form.bytes = total;
-  brought.cache =
-      LoadedCache{.cache = std::move(*cache), .tiers = std::move(tiers), .form = std::move(form), .restore_s = restore};
+  brought.cache = LoadedCache{.cache = std::move(*cache),
+                              .ready = std::move(ready),
+                              .tiers = std::move(tiers),
+                              .form = std::move(form),
+                              .restore_s = restore};
   return brought;
+}
+
+KvCache LoadedCache::take(Transformer& model) {
+  const std::shared_ptr<const ReadyCache> lay = std::exchange(ready, nullptr);
+  return lay ? lay->begin(model) : std::move(cache);
 }
 
 LoadedCache ContextLibrary::came(const std::string& key, BroughtCache brought) {

@@ -12,6 +12,7 @@
 
 #include "harness/engine/stored/cache_chunks.h"
 #include "harness/engine/stored/originals.h"
+#include "harness/engine/stored/ready_cache.h"
 #include "harness/storage/context_store.h"
 
 namespace kvarena::stored {
@@ -21,7 +22,13 @@ struct CacheForm {
   std::string label;                     // of the method and its settings, "" for the uncompressed cache
   double keep = 1;                       // share that it keeps, as it says itself
   std::shared_ptr<const Method> method;  // null: the uncompressed cache
+  bool ready = false;                    // some tier holds it as a ready cache (ready_cache.h)
 };
+
+/// Bytes of a prompt's cache in a form, at rest.
+[[nodiscard]] inline std::vector<std::byte> store_form(const Prefill& prompt, const CacheForm& form) {
+  return store_cache(prompt, form.method.get(), form.ready);
+}
 
 /// Tiers and folder that contexts lie in (ContextStore).
 struct LibraryPlace {
@@ -30,14 +37,18 @@ struct LibraryPlace {
   std::filesystem::path folder;
 };
 
-/// A context's cache, ready for the tokens that follow.
+/// A context's cache, for the tokens that follow.
 struct LoadedCache {
-  KvCache cache;
-  std::map<Tier, double> tiers;  // shares of its bytes by where they lay; empty when it was computed anew
-  storage::Form form;            // that it lay in; when it was computed anew, the uncompressed one
-  double load_s = 0;             // until its bytes were there
-  double restore_s = 0;          // from bytes to a cache
-  double compute_s = 0;          // of the prefill that was needed because it was not there
+  KvCache cache;                            // empty where it lay ready
+  std::shared_ptr<const ReadyCache> ready;  // where it lay so
+  std::map<Tier, double> tiers;             // shares of its bytes by where they lay; empty when it was computed anew
+  storage::Form form;                       // that it lay in; when it was computed anew, the uncompressed one
+  double load_s = 0;                        // until its bytes were there
+  double restore_s = 0;                     // from bytes to a cache
+  double compute_s = 0;                     // of the prefill that was needed because it was not there
+
+  /// The cache, once. For the thread of the model's passes.
+  [[nodiscard]] KvCache take(Transformer& model);
 };
 
 /// One object of a context that is read.
@@ -58,9 +69,10 @@ struct BroughtCache {
 /// what ask() gives. Model and policy must outlive it.
 class ContextLibrary {
  public:
-  /// Offers the policy `forms`, at least one; a context comes in the first. Throws UserError as ContextStore
-  /// does, and when a form's caches cannot be stored. `chunking` divides uncompressed contexts into objects that lie by
-  /// themselves; requests then read those that they need of a context, and use no others. It must outlive this.
+  /// Offers the policy `forms`, at least one; a context comes in the first. A tier of ready caches is for forms that
+  /// say so. Throws UserError as ContextStore does, and when a form's caches cannot be stored. `chunking` divides
+  /// uncompressed contexts into objects that lie by themselves; requests then read those that they need of a context,
+  /// and use no others. It must outlive this.
   ContextLibrary(Transformer& model, std::shared_ptr<const ModelFacts> facts, std::vector<CacheForm> forms,
                  LibraryPlace place, const storage::Policy& policy, const Chunking* chunking = nullptr);
 
@@ -136,6 +148,7 @@ class ContextLibrary {
 };
 
 /// Describes forms as a policy sees them, in their order: sizes from making each of `prompt`, quality 1.
-[[nodiscard]] std::vector<storage::Form> sized_forms(const Prefill& prompt, std::span<const CacheForm> forms);
+[[nodiscard]] std::vector<storage::Form> sized_forms(const Transformer& model, const Prefill& prompt,
+                                                     std::span<const CacheForm> forms);
 
 }  // namespace kvarena::stored

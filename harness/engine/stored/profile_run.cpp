@@ -34,7 +34,7 @@ void ProfileRun::make_next() {
 }
 
 ProfileRun::Made ProfileRun::make(const CacheForm& form) const {
-  const std::vector<std::byte> bytes = store_cache(*context_, form.method.get());
+  const std::vector<std::byte> bytes = store_form(*context_, form);
   Made made{.bytes = std::ssize(bytes), .cache = std::nullopt};
   if (form.method && !queries_.empty()) made.cache = restore_cache(*model_, *context_->model, form.method.get(), bytes);
   return made;

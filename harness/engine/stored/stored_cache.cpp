@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "harness/cache/byte_stream.h"
+#include "harness/cache/shared_front.h"
 #include "harness/core/error.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/stored/saved_entries.h"
@@ -88,6 +89,20 @@ void put_layers(CacheWriter& to, const KvCache& cache) {
   for (const LayerCache& layer : cache.layers) put_layer(to, layer);
 }
 
+CacheWriter begun(const KvCache& cache, int64_t tokens) {
+  CacheWriter to;
+  to.put<uint32_t>(kMagic);
+  to.put<uint32_t>(static_cast<uint32_t>(cache.layers.size()));
+  to.put<int64_t>(tokens);
+  return to;
+}
+
+std::vector<std::byte> stored_layers(const KvCache& cache, int64_t tokens) {
+  CacheWriter to = begun(cache, tokens);
+  put_layers(to, cache);
+  return to.take();
+}
+
 void get_packed(CacheReader& from, const LayerContext& layer, const Codec* codec) {
   if (codec == nullptr) CacheReader::damaged("packed entries", "entries as they are");
   std::unique_ptr<PackedSegment> packed = codec->make_segment(layer);
@@ -162,24 +177,25 @@ Prefill prefill_to_store(Transformer& model, std::span<const int32_t> prompt, co
   return known;
 }
 
-std::vector<std::byte> store_cache(const Prefill& prompt, const Method* method) {
+std::vector<std::byte> store_cache(const Prefill& prompt, const Method* method, bool divided) {
   if (method != nullptr) {
     if (const std::string problem = storing_problem(*method); !problem.empty()) throw UserError(problem);
   }
-  CacheWriter to;
-  to.put<uint32_t>(kMagic);
-  to.put<uint32_t>(static_cast<uint32_t>(prompt.cache.layers.size()));
-  to.put<int64_t>(static_cast<int64_t>(prompt.tokens.size()));
   if (const StreamCodecMethod* codec = stream_codec(method)) {
+    CacheWriter to = begun(prompt.cache, std::ssize(prompt.tokens));
     put_stream(to, prompt, *codec);
-  } else if (method == nullptr) {
-    put_layers(to, prompt.cache);
-  } else {
-    Activity activity;
-    put_layers(to, compress_prompt(prompt, *method, activity));
+    return to.take();
   }
-  return to.take();
+  if (method == nullptr && !divided) return stored_layers(prompt.cache, std::ssize(prompt.tokens));
+  Activity activity;
+  KvCache left = method == nullptr ? prompt.cache.clone() : compress_prompt(prompt, *method, activity);
+  if (divided) share_front(left);
+  return stored_layers(left, std::ssize(prompt.tokens));
 }
+
+std::vector<std::byte> store_again(const KvCache& cache) { return stored_layers(cache, cache.length); }
+
+bool stores_stream(const Method* method) { return stream_codec(method) != nullptr; }
 
 KvCache restore_cache(const Transformer& model, const ModelFacts& facts, const Method* method,
                       std::span<const std::byte> bytes) {

@@ -21,9 +21,16 @@ namespace kvarena {
 [[nodiscard]] Prefill prefill_to_store(Transformer& model, std::span<const int32_t> prompt, const Method* method,
                                        std::shared_ptr<const ModelFacts> facts);
 
-/// Writes what `method` leaves of the prompt's cache, null: all of it. Deterministic. Throws UserError with
-/// storing_problem(), and when the prompt was observed without what the method needs.
-[[nodiscard]] std::vector<std::byte> store_cache(const Prefill& prompt, const Method* method);
+/// Writes what `method` leaves of the prompt's cache, null: all of it. Deterministic. `divided`: its front lies apart
+/// (share_front()), and so does that of the cache that is restored, but for codecs of caches at rest. Throws UserError
+/// with storing_problem(), and when the prompt was observed without what the method needs.
+[[nodiscard]] std::vector<std::byte> store_cache(const Prefill& prompt, const Method* method, bool divided = false);
+
+/// Writes a cache that restore_cache() gave, of another method than a codec for caches at rest: the bytes that it was
+/// restored from.
+[[nodiscard]] std::vector<std::byte> store_again(const KvCache& cache);
+/// Whether `method` is a codec for caches at rest, whose bytes its restored cache does not give again.
+[[nodiscard]] bool stores_stream(const Method* method);
 
 /// The cache whose bytes store_cache() gave for the same model and method; what it holds has the same bits as what the
 /// method leaves in memory, and the prompt's next token follows. Throws UserError on bytes that are cut or name another

@@ -21,8 +21,8 @@ std::vector<Option> all_options(std::span<const Context> contexts, std::span<con
     double least = 0;
     for (size_t t = 0; t < tiers.size(); ++t) {
       for (size_t f = 0; f < contexts[c].forms.size(); ++f) {
-        if (contexts[c].forms[f].bytes > tiers[t].capacity) continue;
         const Choice choice{.form = static_cast<int64_t>(f), .tier = static_cast<int64_t>(t)};
+        if (bytes_of(contexts[c], choice, tiers) > tiers[t].capacity) continue;
         const double value = utility(contexts[c], choice, tiers, alpha);
         least = options.size() == begin ? value : std::min(least, value);
         options.push_back({.context = c, .choice = choice, .gain = value});
@@ -60,9 +60,9 @@ std::vector<Choice> best_placement(std::span<const Context> contexts, std::span<
     const auto capacity = static_cast<double>(tiers[t].capacity);
     std::vector<double>& row = program.rows.emplace_back();
     for (const Option& option : options) {
-      const Form& form = contexts[option.context].form(option.choice);
       const bool here = option.choice.tier == static_cast<int64_t>(t) && capacity > 0;
-      row.push_back(here ? static_cast<double>(form.bytes) / capacity : 0);
+      const auto bytes = static_cast<double>(bytes_of(contexts[option.context], option.choice, tiers));
+      row.push_back(here ? bytes / capacity : 0);
     }
     program.limits.push_back(1);
   }

@@ -6,7 +6,13 @@
 
 namespace kvarena::storage {
 
+int64_t bytes_of(const Context& context, const Choice& choice, std::span<const StorageTier> tiers) {
+  const Form& form = context.form(choice);
+  return tiers[static_cast<size_t>(choice.tier)].ready ? form.ready_bytes : form.bytes;
+}
+
 double first_token_seconds(const Form& form, const StorageTier& tier) {
+  if (tier.ready) return tier.latency_s + form.ready_s - form.restore_s;
   return tier.latency_s + static_cast<double>(form.bytes) / tier.bandwidth + form.ready_s;
 }
 
@@ -16,15 +22,18 @@ double utility(const Context& context, const Choice& choice, std::span<const Sto
   return (alpha * form.quality - seconds) * static_cast<double>(context.accesses);
 }
 
-std::vector<int64_t> bytes_per_tier(std::span<const Context> contexts, size_t tiers) {
-  std::vector<int64_t> used(tiers, 0);
-  for (const Context& context : contexts) used[static_cast<size_t>(context.at.tier)] += context.bytes();
+std::vector<int64_t> bytes_per_tier(std::span<const Context> contexts, std::span<const StorageTier> tiers) {
+  std::vector<int64_t> used(tiers.size(), 0);
+  for (const Context& context : contexts)
+    used[static_cast<size_t>(context.at.tier)] += bytes_of(context, context.at, tiers);
   return used;
 }
 
-int64_t first_tier_for(int64_t bytes, std::span<const StorageTier> tiers, int64_t first) {
+int64_t first_tier_for(const Context& context, int64_t form, std::span<const StorageTier> tiers, int64_t first) {
   const auto last = static_cast<int64_t>(tiers.size()) - 1;
-  while (first < last && tiers[static_cast<size_t>(first)].capacity < bytes) ++first;
+  while (first < last &&
+         tiers[static_cast<size_t>(first)].capacity < bytes_of(context, {.form = form, .tier = first}, tiers))
+    ++first;
   return first;
 }
 

@@ -17,15 +17,18 @@ struct StorageTier {
   int64_t capacity = kUnlimited;  // bytes
   double bandwidth = 0;           // bytes/s of a read
   double latency_s = 0;           // before the first byte
+  bool ready = false;             // it holds caches as attention reads them, which nobody restores
 };
 
 /// One way to hold a context: compressed by a method at a ratio.
 struct Form {
-  std::string method;  // "" = uncompressed
-  double keep = 1;     // share of the bytes that is kept
-  int64_t bytes = 0;   // stored
-  double quality = 1;  // mean over the profile's queries
-  double ready_s = 0;  // from stored bytes to an answer's first token: restoring the cache and reading the question
+  std::string method;    // "" = uncompressed
+  double keep = 1;       // share of the bytes that is kept
+  int64_t bytes = 0;     // stored
+  double quality = 1;    // mean over the profile's queries
+  double ready_s = 0;    // from stored bytes to an answer's first token: restoring the cache and reading the question
+  double restore_s = 0;  // of ready_s, until the cache is restored
+  int64_t ready_bytes = 0;  // of the restored cache, on a tier of such
 };
 
 struct Choice {
@@ -45,8 +48,10 @@ struct Context {
   double importance = 1;   // share of its tokens that requests need
 
   [[nodiscard]] const Form& form(const Choice& choice) const { return forms[static_cast<size_t>(choice.form)]; }
-  [[nodiscard]] int64_t bytes() const { return form(at).bytes; }
 };
+
+/// Bytes that a context takes under a choice.
+[[nodiscard]] int64_t bytes_of(const Context& context, const Choice& choice, std::span<const StorageTier> tiers);
 
 /// Seconds from the request to its first token when nothing else waits: the TTFT of the utility.
 [[nodiscard]] double first_token_seconds(const Form& form, const StorageTier& tier);
@@ -56,10 +61,12 @@ struct Context {
                              double alpha);
 
 /// Bytes on each tier.
-[[nodiscard]] std::vector<int64_t> bytes_per_tier(std::span<const Context> contexts, size_t tiers);
+[[nodiscard]] std::vector<int64_t> bytes_per_tier(std::span<const Context> contexts,
+                                                  std::span<const StorageTier> tiers);
 
-/// The first tier, from `first` on, that an object of `bytes` fits into at all.
-[[nodiscard]] int64_t first_tier_for(int64_t bytes, std::span<const StorageTier> tiers, int64_t first = 0);
+/// The first tier, from `first` on, that a context fits into at all in one of its forms.
+[[nodiscard]] int64_t first_tier_for(const Context& context, int64_t form, std::span<const StorageTier> tiers,
+                                     int64_t first = 0);
 
 /// Throws UserError unless tiers have bandwidths above 0, capacities of at least 0, and an unlimited last one.
 void check_tiers(std::span<const StorageTier> tiers);

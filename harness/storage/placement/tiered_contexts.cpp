@@ -56,11 +56,12 @@ std::vector<Move> TieredContexts::access_all(std::span<const int64_t> ids, doubl
     read.push_back(static_cast<size_t>(&context - contexts_.data()));
   }
   if (const int64_t after = policy_->rearranges_after(); after > 0 && ++reads_ >= after) return rearrange();
-  const auto rises = [&](size_t i) { return first_tier_for(contexts_[i].bytes(), tiers_) < contexts_[i].at.tier; };
+  const auto highest = [&](size_t i) { return first_tier_for(contexts_[i], contexts_[i].at.form, tiers_); };
+  const auto rises = [&](size_t i) { return highest(i) < contexts_[i].at.tier; };
   if (!policy_->promotes_on_hit() || std::ranges::none_of(read, rises)) return {};
   std::vector<Context> plan = contexts_;
   for (const size_t i : read) {
-    if (rises(i)) plan[i].at.tier = first_tier_for(plan[i].bytes(), tiers_);
+    if (rises(i)) plan[i].at.tier = highest(i);
   }
   settle(*policy_, tiers_, plan);
   return carry_out(plan);
@@ -68,8 +69,10 @@ std::vector<Move> TieredContexts::access_all(std::span<const int64_t> ids, doubl
 
 void TieredContexts::profile(int64_t id, std::vector<Form> forms) {
   Context& context = at(id);
+  const Form& held = context.form(context.at);
   KVARENA_ASSERT(context.at.form < static_cast<int64_t>(forms.size()) &&
-                     forms[static_cast<size_t>(context.at.form)].bytes == context.bytes(),
+                     forms[static_cast<size_t>(context.at.form)].bytes == held.bytes &&
+                     forms[static_cast<size_t>(context.at.form)].ready_bytes == held.ready_bytes,
                  fmt::format("the profile of context {} loses the form that is held", id));
   context.forms = std::move(forms);
 }
@@ -84,8 +87,9 @@ std::vector<Move> TieredContexts::rearrange() {
 
 std::vector<Move> TieredContexts::remove(int64_t id) {
   const auto index = &at(id) - contexts_.data();
-  const Choice from = contexts_[static_cast<size_t>(index)].at;
-  hold(static_cast<size_t>(from.tier), -contexts_[static_cast<size_t>(index)].bytes());
+  const Context& gone = contexts_[static_cast<size_t>(index)];
+  const Choice from = gone.at;
+  hold(static_cast<size_t>(from.tier), -bytes_of(gone, from, tiers_));
   contexts_.erase(contexts_.begin() + index);
   placed_.erase(placed_.begin() + index);
   return {{.id = id, .from = from, .to = std::nullopt}};
@@ -103,8 +107,8 @@ bool TieredContexts::try_move(size_t index, const Choice& to, std::vector<Move>&
   Context& context = contexts_[index];
   const auto target = static_cast<size_t>(to.tier);
   const bool in_place = placed_[index] && context.at.tier == to.tier;
-  const int64_t held = placed_[index] ? context.bytes() : 0;
-  const int64_t needed = context.form(to).bytes - (in_place ? held : 0);
+  const int64_t held = placed_[index] ? bytes_of(context, context.at, tiers_) : 0;
+  const int64_t needed = bytes_of(context, to, tiers_) - (in_place ? held : 0);
   if (needed > tiers_[target].capacity - used_[target]) return false;
   Move move{.id = context.id, .from = std::nullopt, .to = to};
   if (placed_[index]) move.from = context.at;

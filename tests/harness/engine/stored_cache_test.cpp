@@ -143,6 +143,30 @@ TEST_F(StoredCache, PackedEntriesComeBackPackedAndGoOnAsTheyWould) {
   }
 }
 
+TEST_F(StoredCache, WithItsFrontApartItHasTheSameBitsAndIsWrittenAgain) {
+  std::vector<json> specs = packing_codecs();
+  for (const char* name : {"knorm", "snapkv", "adakv"}) specs.push_back({{"name", name}, {"keep", 0.95}});
+  specs.push_back({{"name", "cachegen"}});
+  specs.emplace_back();
+  for (const json& spec : specs) {
+    SCOPED_TRACE(spec.dump());
+    const auto method = spec.is_null() ? nullptr : make_method(spec, "test");
+    const Prefill prompt = read(600, method ? method->needs() : Needs{});
+    Activity activity;
+    KvCache left = method ? compress_prompt(prompt, *method, activity) : prompt.cache.clone();
+    const std::vector<std::byte> bytes = store_cache(prompt, method.get(), /*divided=*/true);
+    KvCache back = restore_cache(model_, *facts_, method.get(), bytes);
+    EXPECT_EQ(stores_stream(method.get()), method && spec.at("name") == "cachegen");
+    if (!stores_stream(method.get())) {
+      EXPECT_EQ(store_again(back), bytes);
+    }
+    if (left.layers.front().tail().entries(0) >= kernels::kChunk && !stores_stream(method.get())) {
+      EXPECT_LT(back.layers.front().tail().entries(0), kernels::kChunk) << "the rest lies in front";
+    }
+    EXPECT_EQ(logits_after(left), logits_after(back));
+  }
+}
+
 TEST_F(StoredCache, OfKiviIsItsCodesItsScalesAndItsNewestEntries) {
   const auto kivi = make_method({{"name", "kivi"}, {"bits", 4}, {"residual_length", 64}}, "test");
   const int64_t n = 300, packed_keys = 256, packed_values = n - 64;

@@ -83,8 +83,9 @@ class StoredContexts : public ::testing::Test {
     settings_.remote_bytes_per_s = 2.5e6;
   }
   static double hits(const SampleOutcome& outcome) {
-    return value(outcome, "memory_hits") + value(outcome, "disk_hits") + value(outcome, "remote_hits") +
-           value(outcome, "recomputed_contexts");
+    const double device = value(outcome, "device_hits");
+    return (std::isnan(device) ? 0 : device) + value(outcome, "memory_hits") + value(outcome, "disk_hits") +
+           value(outcome, "remote_hits") + value(outcome, "recomputed_contexts");
   }
 
   Transformer model_;
@@ -308,6 +309,46 @@ TEST_F(StoredContexts, WhatFormsAreMadeOfIsCounted) {
   const auto outcomes = evaluate({{{"name", "lru"}}, {{"name", "evicpress"}, {"reprofile_threshold", 2}}});
   EXPECT_EQ(value(outcomes[1], "original_bytes"), value(outcomes[0], "peak_memory_bytes")) << "all, uncompressed";
   EXPECT_TRUE(std::isnan(value(outcomes[0], "original_bytes"))) << "no other form will be asked for";
+}
+
+TEST_F(StoredContexts, ThoseThatLieReadyOnTheDeviceComeAtOnce) {
+  slow_links();
+  const json lru = {{"name", "lru"}}, chunks = {{"name", "impress"}, {"keep", 1}, {"chunk", 16}, {"window", 8}};
+  const SampleOutcome without = evaluate({lru})[0];
+  for (const char* metric : {"device_hits", "peak_device_bytes", "keep_on_device"})
+    EXPECT_TRUE(std::isnan(value(without, metric))) << metric;
+  settings_.device_share = 0.5;  // of bytes at rest: for some of them
+  const auto some =
+      evaluate({lru, {{"name", "evicpress"}, {"alpha", 1e6}, {"reprofile_threshold", 2}}, {{"name", "lfu"}}, chunks});
+  settings_.device_bytes = 1 << 30;
+  const auto all = evaluate({lru, {{"name", "lru"}, {"compress", {{"name", "snapkv"}, {"keep", 0.25}}}}, chunks});
+  for (const auto* outcomes : {&some, &all}) {
+    for (const SampleOutcome& outcome : *outcomes) {
+      ASSERT_EQ(outcome.failure, "");
+      EXPECT_EQ(results::problem_of(outcome.result), "");
+      EXPECT_NEAR(hits(outcome), 1, 1e-9);
+      EXPECT_EQ(value(outcome, "recomputed_contexts"), 0);
+      EXPECT_GT(value(outcome, "device_hits"), 0);
+      EXPECT_GT(value(outcome, "peak_device_bytes"), 0);
+      EXPECT_GT(value(outcome, "keep_on_device"), 0);
+      if (&outcome != &(*outcomes)[1]) {
+        EXPECT_EQ(value(outcome, "served_score"), 1) << "uncompressed";
+      }
+    }
+  }
+  const double room = 0.5 * static_cast<double>(read_stored_set(model_, task(), {})->originals->bytes());
+  for (const SampleOutcome& outcome : some) {
+    EXPECT_LT(value(outcome, "device_hits"), 1);
+    EXPECT_LE(value(outcome, "peak_device_bytes"), room);
+  }
+  for (const SampleOutcome& outcome : all) {
+    EXPECT_EQ(value(outcome, "device_hits"), 1);
+    for (const results::Event& event : outcome.result.events)
+      EXPECT_EQ(json::parse(event.data_json).at("tier"), "device");
+  }
+  EXPECT_EQ(value(all[0], "cache_restore_ms", Clock::measured), 0) << "it is there as attention reads it";
+  EXPECT_GT(value(all[2], "cache_restore_ms", Clock::measured), 0) << "chunks are put together";
+  EXPECT_LT(value(all[1], "keep_on_device"), value(all[0], "keep_on_device") / 3);
 }
 
 TEST_F(StoredContexts, CachesOnTheirWayAreHeldByTheirRequests) {

@@ -453,6 +453,9 @@ TEST(Config, StoredContextsHaveFormsAndSettingsOfTheirOwn) {
   ASSERT_EQ(config.contexts->forms.size(), 2U);
   EXPECT_EQ(config.contexts->forms[1].settings_json, R"({"keep":0.5})");
   EXPECT_EQ(config.contexts->disk_share, 2);
+  EXPECT_FALSE(config.contexts->on_device());
+  EXPECT_EQ(config.canonical_json.find("device_"), std::string::npos) << "as before there was such a tier";
+  EXPECT_TRUE(parsed(R"({"quality": "token_f1", "device_share": 0.1})").contexts->on_device());
   EXPECT_NE(config.canonical_json.find("\"disk_share\":2"), std::string::npos);
   const auto problems = [](const std::string& contexts, bool serving = true) {
     Overrides asked{.set = {"contexts=" + contexts}};

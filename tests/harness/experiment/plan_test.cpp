@@ -322,6 +322,13 @@ TEST(Plan, StoredContextsAreServedAndNothingElse) {
   EXPECT_NE(id(serving, R"(contexts={"quality": "token_f1", "forms": [{"name": "snapkv", "keep": 0.5}]})"), same);
   EXPECT_NE(id(serving, R"(contexts={"quality": "token_f1", "memory_share": 0.2})"), same);
   EXPECT_NE(id(serving, R"(contexts={"quality": "token_f1", "memory_bytes": 1000000})"), same);
+  const auto device = [&](const std::string& room) {
+    return id(serving,
+              R"(contexts={"quality": "token_f1", "forms": [{"name": "snapkv", "keep": 0.25}], )" + room + "}");
+  };
+  EXPECT_EQ(device(R"("device_share": 0.5, "device_bytes": 0)"), same) << "nothing lies there";
+  EXPECT_NE(device(R"("device_share": 0.5)"), same);
+  EXPECT_NE(device(R"("device_bytes": 5)"), same);
 }
 
 }  // namespace

@@ -270,6 +270,50 @@ TEST_F(Store, NobodyWaitsForAFormThatIsMade) {
   EXPECT_TRUE(store->ask("1").has_value());
 }
 
+TEST_F(Store, ReadyContextsAreThereAtOnceAndGoDownAsBytes) {
+  /// Takes twice its bytes.
+  struct Doubled final : ReadyContext {
+    explicit Doubled(std::span<const std::byte> bytes) : held(bytes.begin(), bytes.end()) {}
+    [[nodiscard]] int64_t bytes() const override { return 2 * std::ssize(held); }
+    [[nodiscard]] std::vector<std::byte> stored() const override { return held; }
+    std::vector<std::byte> held;
+  };
+  const auto carried = [&](Tier tier) { return hierarchy_->load(tier).totals().bytes; };
+  const std::vector<StoreTier> tiers = {
+      {.tier = Tier::device, .books = {.name = "device", .capacity = 1800, .bandwidth = 1e300, .ready = true}},
+      {.tier = Tier::host, .books = {.name = "host", .capacity = 900, .bandwidth = 1e9}},
+      {.tier = Tier::remote, .books = {.name = "remote", .bandwidth = 1e7}}};
+  std::mutex lock;
+  bool released = true;
+  ContextStore store(tiers, hierarchy_, "", recency_, makes, [&](const Form&, std::span<const std::byte> bytes) {
+    const bool free = lock.try_lock();
+    if (free) lock.unlock();
+    released = released && free;
+    return std::make_shared<const Doubled>(bytes);
+  });
+  store.release_while_moving(&lock);
+  const std::lock_guard held(lock);
+  for (int i = 0; i < 3; ++i) store.put(fmt::format("{}", i), {{.bytes = 900, .ready_bytes = 1800}}, i);
+  EXPECT_TRUE(released) << "nobody waits while one is made ready";
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(store.find(fmt::format("{}", i))->at.tier, 2 - i);
+  EXPECT_EQ(carried(Tier::host), 900) << "\"0\" went down twice, from the device over no link";
+  const Reading reading = *store.ask("2");
+  EXPECT_EQ(reading.tier, Tier::device);
+  ASSERT_NE(reading.ready, nullptr);
+  EXPECT_EQ(reading.ready->bytes(), 1800);
+  store.came("2", reading, true);
+  EXPECT_EQ(store.counts().hits.at(Tier::device), 1);
+  EXPECT_EQ(store.ask("1")->ready, nullptr);
+  store.use("0", 9);
+  EXPECT_EQ(store.ask("0")->tier, Tier::device);
+  for (int i = 0; i < 3; ++i) {
+    const std::string key = fmt::format("{}", i);
+    EXPECT_EQ(store.get(key)->bytes, made(key, {.bytes = 900})) << key;
+  }
+  EXPECT_EQ(store.books().used(0), 1800);
+  EXPECT_EQ(store.books().used(1), 900);
+}
+
 TEST_F(Store, WhatIsReadToMoveTakesItsTimeAndNobodyWaits) {
   constexpr double kSeconds = 0.2;
   std::vector<storage::TierSettings> slow = settings();

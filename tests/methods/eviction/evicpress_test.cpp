@@ -158,7 +158,7 @@ std::vector<double> greedy_gaps(std::vector<Instance> instances, const json& spe
   std::vector<double> gaps;
   for (Instance& instance : instances) {
     place_anew(*policy->placement(), instance.tiers, instance.contexts);
-    const auto used = bytes_per_tier(instance.contexts, instance.tiers.size());
+    const auto used = bytes_per_tier(instance.contexts, instance.tiers);
     for (size_t t = 0; t < used.size(); ++t) EXPECT_LE(used[t], instance.tiers[t].capacity);
     const double greedy = total_utility(instance.contexts, instance.tiers, alpha);
     EXPECT_LE(greedy, instance.optimum + 1e-9 * std::abs(instance.optimum));

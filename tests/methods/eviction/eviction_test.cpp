@@ -8,16 +8,22 @@ namespace {
 
 using testing::named;
 
-class EveryPolicy : public ::testing::TestWithParam<std::string> {};
+/// A policy, and whether ready caches lie in front.
+class EveryPolicy : public ::testing::TestWithParam<std::tuple<std::string, bool>> {};
 
 /// Capacity at every instant is checked twice: the books throw when they are over it, and the moves are replayed here,
 /// a copy first and its original gone after it.
 TEST_P(EveryPolicy, NeverExceedsATierInTenThousandEvents) {
-  const auto policy = named({{"name", GetParam()}});
+  const auto& [name, ready] = GetParam();
+  const auto policy = named({{"name", name}});
   const RandomStream random(3, "ten thousand events");
   const double all = 40 * 4.5e9;
-  TieredContexts books(testing::three_tiers(all, 0.1, 0.2), *policy->placement());
-  std::vector<int64_t> used(3, 0);
+  std::vector<StorageTier> tiers = testing::three_tiers(all, 0.1, 0.2);
+  std::vector<Context> newcomers;
+  for (int64_t id = 0; id < 2000; ++id) newcomers.push_back(testing::random_context(id, random, 2, {0.8, 0.5, 0.2}));
+  if (ready) testing::add_ready_tier(tiers, 0.15 * all, newcomers, random);
+  TieredContexts books(tiers, *policy->placement());
+  std::vector<int64_t> used(tiers.size(), 0);
   std::map<int64_t, std::pair<size_t, int64_t>> lies;  // tier and bytes of each context, by the moves alone
   const auto replay = [&](const std::vector<Move>& moves) {
     for (const Move& move : moves) {
@@ -29,7 +35,8 @@ TEST_P(EveryPolicy, NeverExceedsATierInTenThousandEvents) {
       std::pair<size_t, int64_t> next{0, 0};
       if (move.to) {
         const Context* context = books.find(move.id);
-        next = {static_cast<size_t>(move.to->tier), context->form(*move.to).bytes};
+        const Form& form = context->form(*move.to);
+        next = {static_cast<size_t>(move.to->tier), ready && move.to->tier == 0 ? form.ready_bytes : form.bytes};
         if (before != lies.end() && before->second.first == next.first) used[next.first] -= before->second.second;
         used[next.first] += next.second;
         ASSERT_LE(used[next.first], books.tiers()[next.first].capacity);
@@ -52,7 +59,7 @@ TEST_P(EveryPolicy, NeverExceedsATierInTenThousandEvents) {
     const auto& there = books.contexts();
     const int64_t some = there.empty() ? -1 : there[random.below(there.size(), draw + 1)].id;
     if (there.empty() || (kind < 0.1 && there.size() < 60)) {
-      Context context = testing::random_context(next_id++, random, 2, {0.8, 0.5, 0.2});
+      Context context = newcomers.at(static_cast<size_t>(next_id++));
       context.accesses = 1;
       context.stored_at = context.last_access = now;
       replay(books.store(context));
@@ -71,7 +78,8 @@ TEST_P(EveryPolicy, NeverExceedsATierInTenThousandEvents) {
       ASSERT_EQ(used[t], books.used(static_cast<int64_t>(t))) << "event " << event;
     if (HasFatalFailure()) return;
   }
-  for (const int64_t t : {0, 1}) EXPECT_GT(books.peak(t), books.tiers()[static_cast<size_t>(t)].capacity * 8 / 10);
+  for (size_t t = 0; t + 1 < tiers.size(); ++t)
+    EXPECT_GT(books.peak(static_cast<int64_t>(t)), tiers[t].capacity * 8 / 10) << tiers[t].name;
 }
 
 std::vector<std::string> policy_names() {
@@ -82,8 +90,11 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, EveryPolicy, ::testing::ValuesIn(policy_names()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Policies, EveryPolicy,
+                         ::testing::Combine(::testing::ValuesIn(policy_names()), ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + (std::get<1>(info.param) ? "_ready" : "");
+                         });
 
 }  // namespace
 }  // namespace kvarena::storage

@@ -90,7 +90,7 @@ TEST_F(Library, APolicyThatChoosesFormsGetsThemMadeOfTheOriginal) {
   for (uint64_t i = 0; i < 4; ++i) {
     const auto prompt =
         std::make_shared<const Prefill>(prefill(model_, context(i), library->needs(), kPrefillChunk, facts_));
-    std::vector<storage::Form> profile = sized_forms(*prompt, forms);
+    std::vector<storage::Form> profile = sized_forms(model_, *prompt, forms);
     profile[1].quality = i % 2 == 0 ? 0.99 : 0.2;  // every second context may lose half of its entries
     profile[2].quality = 0.1;
     library->add(
@@ -109,7 +109,7 @@ TEST_F(Library, APolicyThatChoosesFormsGetsThemMadeOfTheOriginal) {
   // Another profile: only the full cache is any good. Everything is placed anew.
   for (uint64_t i = 0; i < 4; ++i) {
     std::vector<storage::Form> profile =
-        sized_forms(prefill(model_, context(i), library->needs(), kPrefillChunk, facts_), forms);
+        sized_forms(model_, prefill(model_, context(i), library->needs(), kPrefillChunk, facts_), forms);
     profile[1].quality = profile[2].quality = 0;
     library->reprofile(fmt::format("{}", i), profile);
   }

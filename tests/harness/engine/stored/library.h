@@ -28,7 +28,7 @@ class Library : public ::testing::Test {
     settings[0] = {.tier = Tier::host};
     settings[1] = {.tier = Tier::remote, .link = {.name = "slow", .bytes_per_s = 2e8, .latency_s = 1e-3}};
     hierarchy_ = std::make_shared<const storage::Hierarchy>(settings);
-    full_bytes_ = sized_forms(prefill(model_, context(0), {}), {{CacheForm{}}}).front().bytes;
+    full_bytes_ = sized_forms(model_, prefill(model_, context(0), {}), {{CacheForm{}}}).front().bytes;
   }
 
   static std::vector<int32_t> context(uint64_t i) { return kvarena::testing::tiny_prompt(kTokens, 100 + i); }
@@ -46,9 +46,9 @@ class Library : public ::testing::Test {
     return *methods_.emplace_back(make_method(spec, "test"))->placement();
   }
 
-  /// Room for so many full caches in memory and on disk.
+  /// Room for so many full caches in memory and on disk, and for bytes of ready ones in front; 0: no such tier.
   std::unique_ptr<ContextLibrary> open(const storage::Policy& policy, std::vector<CacheForm> forms, double host,
-                                       double disk, const Chunking* chunking = nullptr) {
+                                       double disk, const Chunking* chunking = nullptr, int64_t ready = 0) {
     const auto bytes = [&](double caches) { return static_cast<int64_t>(caches * static_cast<double>(full_bytes_)); };
     LibraryPlace place{
         .tiers = {{.tier = Tier::host, .books = {.name = "memory", .capacity = bytes(host), .bandwidth = 1e10}},
@@ -56,6 +56,10 @@ class Library : public ::testing::Test {
                   {.tier = Tier::remote, .books = {.name = "remote", .bandwidth = 2e8, .latency_s = 1e-3}}},
         .hierarchy = hierarchy_,
         .folder = scratch_.path() / fmt::format("store{}", stores_++)};
+    if (ready > 0) {
+      const storage::StorageTier front{.name = "device", .capacity = ready, .bandwidth = 1e300, .ready = true};
+      place.tiers.insert(place.tiers.begin(), {.tier = Tier::device, .books = front});
+    }
     return std::make_unique<ContextLibrary>(model_, facts_, std::move(forms), std::move(place), policy, chunking);
   }
 

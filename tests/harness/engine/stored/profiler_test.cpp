@@ -91,7 +91,7 @@ TEST_F(Profiler, QualityIsTheMeanOverQueriesOfWhatTheFormReallyAnswers) {
   ASSERT_EQ(profile.size(), forms_.size());
   EXPECT_EQ(profile[0].quality, 1);
   EXPECT_EQ(seen.size(), 2 * queries_.size()) << "the uncompressed form needs no judging";
-  const auto sized = sized_forms(prompt, forms_);
+  const auto sized = sized_forms(model_, prompt, forms_);
   const auto full = answer_queries(model_, facts_, prompt.tokens, prompt.cache, queries_);
   for (size_t f = 1; f < forms_.size(); ++f) {
     EXPECT_EQ(profile[f].bytes, sized[f].bytes);
@@ -143,6 +143,9 @@ TEST_F(Profiler, MeasuresTheWayFromBytesToTheFirstToken) {
   for (size_t form = 0; form < forms_.size(); ++form) {
     EXPECT_GT(restored[form].ready_s, 0);
     EXPECT_GT(asked[form].ready_s, 2 * restored[form].ready_s) << "reading 400 tokens is part of it";
+    EXPECT_GT(asked[form].restore_s, 0);
+    EXPECT_LT(asked[form].restore_s, asked[form].ready_s / 2) << "restoring is the other part";
+    EXPECT_EQ(asked[form].ready_bytes, 0) << "no tier holds it ready";
   }
 }
 
@@ -182,7 +185,7 @@ TEST_F(Profiler, DriftThenProfilingAnewRecoversQuality) {
        .folder = scratch.path() / "store"},
       *evict->placement());
   const auto prompt = context();
-  std::vector<storage::Form> hopeful = sized_forms(*prompt, forms_);  // all as good: the smallest wins
+  std::vector<storage::Form> hopeful = sized_forms(model_, *prompt, forms_);  // all as good: the smallest wins
   library.add(
       "a", [prompt] { return prompt; }, 0, hopeful);
   EXPECT_EQ(library.store().find("a")->at.form, 2);
