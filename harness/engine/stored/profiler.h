@@ -12,7 +12,8 @@
 namespace kvarena::stored {
 
 /// A profile by itself, as ProfileRun describes it, with what it measures: the seconds from stored bytes to the first
-/// token of the first query, or, without queries, to the cache. `room`: answers at a time.
+/// token of the first query, or, without queries, to the cache, the part of restoring, and what ready caches take of
+/// forms that some tier holds so. `room`: answers at a time.
 [[nodiscard]] std::vector<storage::Form> profile_forms(Transformer& model,
                                                        const std::shared_ptr<const Prefill>& context,
                                                        std::span<const CacheForm> forms, std::span<const Query> queries,

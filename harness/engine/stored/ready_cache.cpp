@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/cache/shared_front.h"
+#include "harness/core/error.h"
 
 namespace kvarena::stored {
 namespace {
@@ -29,7 +30,11 @@ ReadyCache::ReadyCache(const Transformer& model, const ModelFacts& facts, const 
 std::vector<std::byte> ReadyCache::stored() const { return stream_.empty() ? store_again(cache_) : stream_; }
 
 KvCache ReadyCache::begin(Transformer& model) const {
-  if (whole_) model.upload(cache_, 0);
+  try {
+    if (whole_) model.upload(cache_, 0);
+  } catch (
+      const UserError&) {  // the device has no room for it: what begins goes up by itself, or fails with its reason
+  }
   return cache_.clone();
 }
 

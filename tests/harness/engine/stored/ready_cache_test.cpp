@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "harness/core/error.h"
 #include "harness/engine/stored/profiler.h"
+#include "harness/model/offload.h"
 #include "tests/harness/engine/stored/library.h"
 
 namespace kvarena::stored {
@@ -42,6 +44,30 @@ TEST_F(Ready, ABeginningSharesAllButItsNewestEntries) {
     EXPECT_LT(process.current() - before, ready.bytes() / 5);
     EXPECT_GE(begun.bytes(), ready.bytes() - std::ssize(store_form(prompt, held))) << "a request counts it whole";
   }
+}
+
+TEST_F(Ready, ADeviceWithoutRoomForItRefusesNobody) {
+  /// A device that is full.
+  struct Full final : Offload {
+    std::span<const float> forward(std::span<const SequencePass> /*batch*/) override { throw UserError("full"); }
+    std::unique_ptr<RowStream> rows_of(KvCache& /*cache*/, int64_t /*tokens*/) override { throw UserError("full"); }
+    void upload(KvCache& /*cache*/, int64_t /*tokens*/) override {
+      ++asked;
+      throw UserError("full");
+    }
+    std::unique_ptr<Offload> beside(const ModelConfig& /*config*/, const Checkpoint& /*checkpoint*/,
+                                    const TransformerOptions& /*options*/) override {
+      throw UserError("full");
+    }
+    int asked = 0;
+  };
+  const CacheForm held = held_as(json());
+  const ReadyCache ready(model_, *facts_, nullptr, store_form(read(0, held), held));
+  auto owned = std::make_unique<Full>();
+  const Full& device = *owned;
+  model_.offload_to(std::move(owned));
+  EXPECT_EQ(ready.begin(model_).length, kTokens);
+  EXPECT_EQ(device.asked, 1);
 }
 
 TEST_F(Ready, AnswersTheSameFromEveryTierAndRestoresNothing) {
