@@ -13,7 +13,7 @@ number.
 kvpress's own presses: StreamingLLM, SnapKV, ObservedAttention, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV,
 CriticalKV, Finch, CUR, Cap, Compactor and its two parts, EntropyGatedChunkKV, SimLayerKV; where they draw normal numbers, they
 get those of harness/core/normal_draws.h. Where kvpress has no such method, or departs from the authors, the rule of the
-paper or of the authors' code is restated here in float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo,
+paper or of the authors' code is restated here in float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo, RaaS,
 Scissorhands, Keyformer without noise and with noise of harness/core/random.h, SnapKV with other poolings and
 reductions, Ada-KV in the authors' form, LagKV in the authors' form, FastGen's sets without token classes, the oracle
 from the library's own greedy continuation. Restated decode steps really remove entries from the library's cache, head
@@ -280,6 +280,27 @@ class Tova(Rule):
 
     def keep(self, state, prompt):
         return best(state[:, 0], self.budget)
+
+
+class Raas(Rule):
+    """The time of an entry is the last step in which it was used, and of those behind the first `stay` the oldest leave."""
+
+    def __init__(self, budget, stay, share=0.5, alpha=None):
+        super().__init__(budget)
+        self.stay, self.share, self.alpha = stay, share, alpha
+
+    def start(self, attention):
+        return torch.arange(attention.shape[-1]).double().expand(attention.shape[0], -1).unsqueeze(-1).clone()
+
+    def step(self, state, row, position):
+        for times, used in zip(state[..., 0], row.amax(1)):
+            top = used.topk(max(1, int(self.share * len(used)))).indices
+            times[used >= self.alpha if self.alpha else top] = position
+            times[-1] = position
+
+    def keep(self, state, prompt):
+        by_age = sorted(range(self.stay, len(state)), key=lambda i: (state[i, 0].item(), i))
+        return list(range(self.stay)) + sorted(by_age[len(state) - self.budget:])
 
 
 class Keyformer(H2o):
@@ -560,6 +581,12 @@ def cases(prompt, keep, forced):
     budget = int(prompt.n * keep)
     yield {"name": "h2o"}, *decode(prompt, H2o(budget), forced)
     yield {"name": "tova"}, *decode(prompt, Tova(budget), forced)
+    if forced:
+        count = {0.75: 6, 0.5: 10, 0.25: 14}[keep]
+        beside = {"name": "raas", "protect_prompt": True, "tokens": count}
+        yield beside, *decode(prompt, Raas(prompt.n + count, prompt.n), forced)
+        yield (beside | {"alpha": 0.01}, *decode(prompt, Raas(prompt.n + count, prompt.n, alpha=0.01), forced))
+        yield {"name": "raas"}, *decode(prompt, Raas(budget, 0), forced)
     yield {"name": "keyformer", "gumbel": False}, *decode(prompt, Keyformer(budget, prompt.n), forced)
     yield {"name": "keyformer"}, decode(prompt, NoisyKeyformer(budget, prompt.n), [])[0], None
     yield {"name": "fastgen", "recovery": 0.5 + keep / 2}, fastgen(prompt, 0.5 + keep / 2), None
@@ -569,7 +596,7 @@ def cases(prompt, keep, forced):
 
 
 def budgeted(spec, keep):
-    return spec if "recovery" in spec or "threshold" in spec else spec | {"keep": keep}
+    return spec if {"recovery", "threshold", "tokens"} & spec.keys() else spec | {"keep": keep}
 
 
 def mask(row):
