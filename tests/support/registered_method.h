@@ -47,6 +47,7 @@ inline json active_settings(const MethodEntry& entry) {
   json spec = {{"name", entry.info.name}};
   if (entry.info.name == "infllm") spec.update({{"init", 8}, {"local", 64}, {"block", 16}, {"topk", 4}, {"exec", 32}});
   if (entry.info.name == "simlayerkv") spec.update({{"threshold", 0.01}, {"recent", 100}});
+  if (entry.info.name == "less_is_more") spec["dense_layers"] = 0;  // of three layers the last one would choose
   for (const ParameterInfo& parameter : entry.parameters()) {
     if (parameter.name == "keep") spec["keep"] = 0.5;
     if (parameter.name == "draft_model") spec["draft_model"] = drafting_model();
