@@ -90,8 +90,7 @@ class LessIsMore final : public Method {
     return list;
   }
 
-  /// The first `count` different entries of [first, last), the best of each query head, then the second best, and so
-  /// on.
+  /// The first `count` different entries of [first, last): the best of each query head, then the second best, ...
   static std::vector<int32_t> first_different(const EntrySegment& entries, const LayerQueries& queries, int64_t first,
                                               int64_t last, int64_t count) {
     const LayerShape& shape = entries.shape();

@@ -110,11 +110,10 @@ struct SketchedQueries {
 /// Two stages of compression.  Of a prompt of n entries under a budget t (c = n / t, e = min(0.2 + 0.06 log2 c, 0.8)):
 ///   1  a kv head keeps the n / c^e best for good, by votes of the last 32 queries, summed over them and the group and
 ///      max-pooled over 63 entries (SnapKV's rule under settings of its own; any scorer of keys, values and queries)
-///   2  with c' = (n / c^e) / t, entries fall into chunks of s = ceil(sqrt(c')), 1 where that exceeds c'. Of the d s /
-///   c'
-///      channels where |q| summed over the group is largest, a step reads each chunk's largest keys, or smallest where
-///      the group's q sum is not positive:  w[h,i] = sum over c of q[h,c] bound[chunk of i, c];  the t / 2 entries with
-///      the largest sum over the group of softmax_i(w / sqrt(d |q chosen|_1 / |q|_1)) are attended exactly.
+///   2  with c' = (n / c^e) / t, entries fall into chunks of s = ceil(sqrt(c')), 1 where that exceeds c'. In the
+///      d s / c' channels where |q| summed over the group is largest, a step reads each chunk's largest keys, or
+///      smallest where the group's q sum is not positive:  w[h,i] = sum over c of q[h,c] bound[chunk of i, c];  the
+///      t / 2 entries with the largest sum over the group of softmax_i(w / sqrt(d |q chosen|_1 / |q|_1)) are attended.
 /// Half of a budget is thus entries attended to, the other half what judging them reads. Chunks count from the first
 /// entry that is left, generated ones join them; the newest is attended whatever its score. Tokens that follow the
 /// prompt in one pass attend to all that is left. Behnam, Fu, Zhao, Tsai, Yu, Tumanov 2025, arXiv:2502.14051, section
