@@ -289,6 +289,60 @@ class Gpu(Folder):
         self.assertEqual(1, run.returncode)
         self.assertIn("--build-only", run.stderr)
 
+class GpuHeadlines(Folder):
+    """A program that says what an item needs and, asked to run one, writes values of some cells and its own words."""
+    PROGRAM = """#!{python}
+import json, sqlite3, sys
+words = sys.argv[1:]
+if words[0] == "papers":
+    lacks = ["a-model"] if words[1].startswith("specontext") else []
+    print(json.dumps({{"items": [{{"needs": {{"models": lacks, "data": [], "weights": []}}, "commands":
+        {{"gpu": "kvarena run whole.json --set models.m.device=cuda", "two_cores": "kvarena run small.json --set 'a=[b, c]'"}}}}]}}))
+    sys.exit()
+open("{folder}/words.txt", "a").write(json.dumps(words) + chr(10))
+database = sqlite3.connect(words[words.index("--database") + 1])
+database.execute("CREATE TABLE cells (cell_id, model, workload, method, superseded)")
+for table in ("sample_values", "cell_values"):
+    database.execute(f"CREATE TABLE {{table}} (cell_id, metric, clock, value)")
+for i, (model, workload, method, superseded, metric, clock, value) in enumerate({cells}):
+    database.execute("INSERT INTO cells VALUES (?, ?, ?, ?, ?)", [i, model, workload, method, superseded])
+    database.execute("INSERT INTO sample_values VALUES (?, ?, ?, ?)", [i, metric, clock, value])
+    database.execute("INSERT INTO sample_values VALUES (?, ?, ?, ?)", [i, metric, clock, value + 2])
+database.commit()
+"""
+
+    def headlines(self, paper, cells):
+        program = self.write("kvarena", self.PROGRAM.format(python=sys.executable, folder=self.folder, cells=cells), 0o755)
+        words = [sys.executable, ROOT / "scripts/gpu_headlines.py", "--program", program, "--out", self.folder / "out.json",
+                 "--only", paper, "--folder", self.folder / "runs"]
+        run = subprocess.run(words, capture_output=True, text=True)
+        self.assertEqual(0, run.returncode, run.stderr)
+        return run.stdout, json.loads((self.folder / "out.json").read_text())[0]
+
+    def test_ratios_of_models_stand_beside_the_printed_range(self):
+        rate = "throughput_tokens_per_s"
+        out, row = self.headlines("VeriCache", [
+            ("a", "w", "Full KV", 0, rate, "measured", 9), ("a", "w", "VeriCache", 0, rate, "measured", 24),
+            ("b", "w", "Full KV", 0, rate, "measured", 9), ("b", "w", "VeriCache", 0, rate, "measured", 14),
+            ("b", "w", "VeriCache", 1, rate, "measured", 100), ("b", "w", "VeriCache", 0, rate, "modelled", 100),
+            ("b", "w", "VeriCache and EAGLE-3", 0, rate, "measured", 100), ("c", "w", "VeriCache", 0, rate, "measured", 1)])
+        self.assertIn("1.50 to 2.50 x; printed 1.92 to 2.73 x (figure 11)", out)
+        self.assertFalse(row["scaled"])
+        self.assertEqual(["run", "whole.json", "--set", "models.m.device=cuda", "--set", "engine.host_link=real"],
+                         json.loads((self.folder / "words.txt").read_text())[:6])
+
+    def test_without_the_papers_model_the_small_run_is_called_scaled(self):
+        out, row = self.headlines("SpeContext", [("a", "[2k, 32k]", "Full KV", 0, "throughput_tokens_per_s", "measured", 3),
+                                                 ("a", "[2k, 32k]", "SpeContext", 0, "throughput_tokens_per_s", "measured", 1)])
+        self.assertIn("0.50 x, scaled; printed 2.20 x", out)
+        self.assertEqual(["run", "small.json", "--set", "a=[b, c]", "--set", "models[0].device=cuda"],
+                         json.loads((self.folder / "words.txt").read_text())[:6])
+
+    def test_times_are_divided_the_other_way(self):
+        out, _ = self.headlines("SpecCache", [("a", "w", "Full recompute", 0, "time_to_first_token_ms", "measured", 29),
+                                              ("a", "w", "SpecCache, 0.15 [an upper bound]", 0, "time_to_first_token_ms", "measured", 9)])
+        self.assertIn("3.00 x; printed 2.3 to 3.7 x", out)
+
 
 if __name__ == "__main__":
     unittest.main()
