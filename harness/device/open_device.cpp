@@ -10,6 +10,7 @@
 #include "harness/core/terminal.h"
 #include "harness/device/device_offload.h"
 #include "harness/device/layer_placement.h"
+#include "harness/storage/device_tiers.h"
 
 namespace kvarena::device {
 namespace {
@@ -86,6 +87,10 @@ std::unique_ptr<Offload> open_device(const std::string& place, const ModelConfig
   } catch (const std::runtime_error& error) {  // of CUDA
     refuse(place, config, error.what());
   }
+}
+
+std::unique_ptr<storage::Storage> pinned_memory(int64_t capacity) {
+  return std::make_unique<storage::PinnedStorage>(capacity);
 }
 
 }  // namespace kvarena::device

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/model/offload.h"
+#include "harness/storage/storage.h"
 
 namespace kvarena::device {
 
@@ -17,5 +18,8 @@ namespace kvarena::device {
 [[nodiscard]] std::unique_ptr<Offload> open_device(const std::string& place, const ModelConfig& config,
                                                    const Checkpoint& checkpoint, const TransformerOptions& options,
                                                    const std::vector<int64_t>& devices);
+
+/// A host tier's memory for runs on devices, which copy from it at full speed: pinned, unless this program has none.
+[[nodiscard]] std::unique_ptr<storage::Storage> pinned_memory(int64_t capacity);
 
 }  // namespace kvarena::device

@@ -12,4 +12,8 @@ std::unique_ptr<Offload> open_device(const std::string& place, const ModelConfig
         .action = "build the preset \"cuda\""});
 }
 
+std::unique_ptr<storage::Storage> pinned_memory(int64_t capacity) {
+  return std::make_unique<storage::MemoryStorage>(Tier::host, capacity);
+}
+
 }  // namespace kvarena::device

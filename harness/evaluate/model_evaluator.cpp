@@ -14,6 +14,7 @@
 #include "harness/core/data_origin.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/device/open_device.h"
 #include "harness/engine/foreign/transformers_engine.h"
 #include "harness/evaluate/cell_procedures.h"
 #include "harness/evaluate/local_embedder.h"
@@ -111,10 +112,13 @@ std::string plugins_of(const ComponentEntry& method, const experiment::Experimen
 }
 
 /// The memory behind the device as the config describes it.
-std::shared_ptr<const storage::Hierarchy> machine_of(const experiment::EngineSettings& engine) {
+std::shared_ptr<const storage::Hierarchy> machine_of(const experiment::ExperimentConfig& config) {
+  const experiment::EngineSettings& engine = config.engine;
   storage::TierSettings host{.tier = Tier::host, .link = storage::link_named(engine.host_link, "engine.host_link")};
   if (engine.host_bytes) host.capacity_bytes = *engine.host_bytes;
   if (engine.host_link_bytes_per_s) host.link = storage::at_rate(host.link, *engine.host_link_bytes_per_s);
+  const auto on_device = [](const ModelEntry& model) { return model.device != "cpu" && !model.elsewhere(); };
+  if (std::ranges::any_of(config.models, on_device)) host.memory = device::pinned_memory;
   std::vector<storage::TierSettings> all{std::move(host)};
   if (!engine.disk_folder.empty()) {
     all.push_back({.tier = Tier::disk,
@@ -130,7 +134,7 @@ std::shared_ptr<const storage::Hierarchy> machine_of(const experiment::EngineSet
 ModelEvaluator::ModelEvaluator(const experiment::ExperimentConfig& config, Paths paths)
     : config_(config),
       threads_(omp_get_max_threads()),
-      machine_(machine_of(config.engine)),
+      machine_(machine_of(config)),
       paths_(std::move(paths)),
       hashes_(paths_.home / "hashes.json") {
   use_local_embedder(paths_.home);

@@ -72,19 +72,31 @@ Transfer CellStore::write(const EntrySegment& from, int64_t first) {
   return tiers_->offload(tier_).write(block_, std::move(pieces));
 }
 
-Transfer CellStore::load(EntrySegment& to) const {
+Transfer CellStore::load(EntrySegment& to, Further further) const {
   KVARENA_ASSERT(to.entries(0) == 0, fmt::format("{} entries where others are loaded", to.entries(0)));
   const int64_t stride = room_ * cell_bytes();
   const auto length = static_cast<size_t>(kernels::cells_for(entries_) * cell_bytes());
-  return tiers_->load(tier_).carry(bytes(), runs(),
-                                   [block = block_, &to, stride, length, entries = entries_, position = position_] {
-                                     make_room(to, entries, position);
-                                     for (int64_t head = 0; head < to.shape().kv_heads; ++head) {
-                                       const kernels::HeadRun run = to.run(head);
-                                       block->read(2 * head * stride, {memory_of(run.keys), length});
-                                       block->read((2 * head + 1) * stride, {memory_of(run.values), length});
-                                     }
-                                   });
+  return tiers_->load(tier_).carry(
+      bytes(), runs(),
+      [block = block_, &to, stride, length, entries = entries_, position = position_, further = std::move(further)] {
+        make_room(to, entries, position);
+        std::vector<kernels::HeadRun> here, there;  // in the tier
+        std::span<const std::byte> memory = block->memory();
+        for (int64_t head = 0; head < to.shape().kv_heads; ++head) {
+          here.push_back(to.run(head));
+          if (memory.empty()) continue;
+          const std::byte* const first = memory.data() + 2 * head * stride;
+          there.push_back({.keys = first, .values = first + stride, .entries = entries});
+        }
+        std::function<void()> arrive;
+        if (further && !there.empty()) arrive = further(there);
+        for (int64_t run = 0; run < 2 * to.shape().kv_heads; ++run) {
+          const kernels::HeadRun& head = here[static_cast<size_t>(run / 2)];
+          block->read(run * stride, {memory_of(run % 2 == 0 ? head.keys : head.values), length});
+        }
+        if (further && there.empty()) arrive = further(here);
+        if (arrive) arrive();
+      });
 }
 
 double load_rate(const HierarchyPtr& tiers, Tier tier) {

@@ -1,10 +1,16 @@
 #pragma once
 // All entries of a layer, exact, on a tier behind the device, as attention reads them: a layer is loaded as a whole.
 
+#include <functional>
+#include <span>
+
 #include "harness/cache/entry_segment.h"
 #include "harness/storage/hierarchy.h"
 
 namespace kvarena::storage {
+
+/// Begins to copy entries [kv_heads] to yet another place; gives what waits until they are there.
+using Further = std::function<std::function<void()>(std::span<const kernels::HeadRun> heads)>;
 
 /// Cells of keys and values, one head behind the other, so that both ways are copies of memory. Not thread-safe;
 /// belongs to one request. Its bytes are counted in the ledger's tier.
@@ -23,8 +29,9 @@ class CellStore {
   /// on. `from` must not change before the transfer is complete. Throws TierFull.
   [[nodiscard]] Transfer write(const EntrySegment& from, int64_t first);
   /// Makes `to`, an empty segment that nobody else uses before the transfer is complete, hold all entries. Its memory
-  /// is taken when the transfer begins. The store must not be written to meanwhile.
-  [[nodiscard]] Transfer load(EntrySegment& to) const;
+  /// is taken when the transfer begins. The store must not be written to meanwhile. `further` takes the entries on,
+  /// from where they lie in the tier if that is main memory, and is part of the transfer; on the link's thread.
+  [[nodiscard]] Transfer load(EntrySegment& to, Further further = {}) const;
 
  private:
   [[nodiscard]] int64_t cell_bytes() const;

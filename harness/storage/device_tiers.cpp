@@ -58,6 +58,7 @@ class PinnedBlock final : public CountedBlock {
       : CountedBlock(ledger, Tier::host, bytes, std::move(room)), memory_(std::move(memory)) {}
 
   [[nodiscard]] std::byte* address() const override { return static_cast<std::byte*>(memory_->data()); }
+  [[nodiscard]] std::span<const std::byte> memory() const override { return {address(), static_cast<size_t>(bytes())}; }
   void read(int64_t at, std::span<std::byte> to) const override { std::memcpy(to.data(), address() + at, to.size()); }
   void write(int64_t at, std::span<const std::byte> from) override {
     std::memcpy(address() + at, from.data(), from.size());

@@ -30,7 +30,8 @@ class DeviceStorage final : public Storage {
   [[nodiscard]] std::shared_ptr<Block> make_block(const LedgerPtr& ledger, int64_t bytes) override;
 };
 
-/// Blocks in pinned memory of the host, which the device copies at full speed and reads in place.
+/// Blocks in pinned memory of the host, which the device copies at full speed and reads in place. A run on a device has
+/// its host tier there (TierSettings::memory).
 class PinnedStorage final : public Storage {
  public:
   explicit PinnedStorage(int64_t capacity) : Storage(Tier::host, capacity) {}

@@ -8,6 +8,7 @@ namespace kvarena::storage {
 namespace {
 
 std::unique_ptr<Storage> make_storage(const TierSettings& settings) {
+  if (settings.memory) return settings.memory(settings.capacity_bytes);
   if (settings.tier != Tier::disk) return std::make_unique<MemoryStorage>(settings.tier, settings.capacity_bytes);
   return std::make_unique<DiskStorage>(settings.folder, settings.capacity_bytes,
                                        settings.direct_access ? DiskAccess::direct : DiskAccess::buffered);

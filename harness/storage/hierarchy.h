@@ -2,6 +2,7 @@
 // The tiers of one machine and the links to its device, shared by all requests.
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -11,6 +12,9 @@
 
 namespace kvarena::storage {
 
+/// Makes a tier's memory, of so many bytes.
+using MemoryMaker = std::function<std::unique_ptr<Storage>(int64_t capacity)>;
+
 /// One tier behind the device.
 struct TierSettings {
   Tier tier = Tier::host;
@@ -19,6 +23,7 @@ struct TierSettings {
   std::filesystem::path folder;  // folder of the disk tier
   bool direct_access = false;    // disk tier: bypass the page cache
   LinkFault fault;               // called before each load, for tests
+  MemoryMaker memory;            // of a tier that is no disk's; empty: main memory
 };
 
 /// Main memory without a limit, behind the link that is really there.

@@ -7,6 +7,8 @@
 #include "harness/core/terminal.h"
 #include "harness/device/layer_placement.h"
 #include "harness/device/open_device.h"
+#include "harness/storage/device_tiers.h"
+#include "harness/storage/hierarchy.h"
 #include "tests/support/cuda/emulated_cuda.h"
 #include "tests/support/decoding.h"
 #include "tests/support/device_model.h"
@@ -254,6 +256,15 @@ TEST_F(OpenDevice, ADeviceWithMoreFreeMemoryGetsMoreLayers) {
   EXPECT_EQ(logits_, expected);
   EXPECT_EQ(open({1, 0}), "note: the test: layers 0 to 4 on device 1, 5 to 5 on device 0\n");
   EXPECT_EQ(logits_, expected);
+}
+
+TEST_F(OpenDevice, GivesRunsAHostTierThatDevicesCopyFrom) {
+  const auto ledger = std::make_shared<MemoryLedger>();
+  const storage::Hierarchy tiers({{.tier = Tier::host, .capacity_bytes = 1000, .memory = pinned_memory}});
+  const std::shared_ptr<storage::Block> block = tiers.storage(Tier::host).allocate(ledger, 600);
+  EXPECT_NE(storage::placed(block)->address(), nullptr);
+  EXPECT_EQ(ledger->current(Tier::host), 600);
+  EXPECT_THROW((void)tiers.storage(Tier::host).allocate(ledger, 600), storage::TierFull);
 }
 
 TEST_F(OpenDevice, SaysWhatIsWrong) {

@@ -73,6 +73,45 @@ TEST(CellStore, ALayerComesBackAsItWasAndGoesOnGrowing) {
   }
 }
 
+/// From the tier's memory where it has any, else from where the layer has come to.
+TEST(CellStore, ALayerGoesFurtherWithinItsTransfer) {
+  for (const Tier tier : {Tier::host, Tier::disk}) {
+    const auto ledger = std::make_shared<MemoryLedger>();
+    CellStore store(kShape, ledger, machine(), tier);
+    EntrySegment device(kShape, ledger), back(kShape, ledger);
+    append(device, 100);
+    store.write(device, 0).wait();
+    std::vector<std::byte> copied;
+    const void* from = nullptr;
+    bool waited = false;
+    Transfer load = store.load(back, [&](std::span<const kernels::HeadRun> heads) {
+      from = heads[0].keys;
+      for (const kernels::HeadRun& head : heads) {
+        EXPECT_EQ(head.entries, 100);
+        const int64_t bytes = kernels::cell_bytes(100, 16, DType::bf16);
+        for (const void* run : {head.keys, head.values}) {
+          const auto* const first = static_cast<const std::byte*>(run);
+          copied.insert(copied.end(), first, first + bytes);
+        }
+      }
+      return [&] { waited = true; };
+    });
+    load.wait();
+    EXPECT_TRUE(waited);
+    expect_same(back, device);
+    EXPECT_EQ(from == back.run(0).keys, tier == Tier::disk);
+    std::vector<std::byte> want;
+    for (int64_t head = 0; head < 2; ++head) {
+      const int64_t bytes = kernels::cell_bytes(100, 16, DType::bf16);
+      for (const void* run : {back.run(head).keys, back.run(head).values}) {
+        const auto* const first = static_cast<const std::byte*>(run);
+        want.insert(want.end(), first, first + bytes);
+      }
+    }
+    EXPECT_EQ(copied, want);
+  }
+}
+
 TEST(CellStore, EntriesThatWereTakenBackAreWrittenOver) {
   const auto ledger = std::make_shared<MemoryLedger>();
   CellStore store(kShape, ledger, machine(), Tier::host);
