@@ -276,7 +276,7 @@ void DeviceModel::Stage::receive(Stage& before) {
   received.hold(before.compute.stream());
 }
 
-void DeviceModel::Stage::run(kernels::CudaScratch& with) {
+void DeviceModel::Stage::run(kernels::CudaScratch& with, bool recorded) {
   const bool over_the_bus = (any_on_host() || any_chooses(/*known_ones=*/true)) && begin < until;
   if (begin == 0) {
     weights.embedding.gather_rows(told.tokens, rows, x.data(), config.hidden_size, compute.stream());
@@ -296,6 +296,7 @@ void DeviceModel::Stage::run(kernels::CudaScratch& with) {
     if (over_the_bus) attended[static_cast<size_t>(layer % 2)].record(compute.stream());
     mlp_block(layer);
     brought.bring_residual(layer, x.data(), compute.stream());
+    if (!recorded) brought.queued(layer, compute.stream());
   }
   if (end == config.layers) head();
 }
@@ -323,8 +324,9 @@ void DeviceModel::Stage::run_or_replay(bool recording) {
   steps.run(key, scratch, compute.stream(), [&](kernels::CudaScratch& with, bool recorded) {
     for (size_t i = 0; recorded && i < sequences.size(); ++i)
       sequences[i].most = key[kPassKey + i * kSequenceKey + kMostInKey];
-    run(with);
+    run(with, recorded);
   });
+  brought.queued(compute.stream());
 }
 
 void DeviceModel::Stage::pass(std::span<const DevicePass> batch, Download bring, int64_t depth, Stage* before,
@@ -398,7 +400,9 @@ float DeviceModel::query_factor() const {
   return impl_->config.is_latent() ? impl_->last().attention.scale() / attention_scale(impl_->last().shape()) : 1.0F;
 }
 LayerRows DeviceModel::brought(int64_t layer, int64_t first) const {
-  return impl_->stage_of(layer).brought.layer(layer, first);
+  const DownloadedRows& rows = impl_->stage_of(layer).brought;
+  rows.wait(layer);
+  return rows.layer(layer, first);
 }
 
 std::span<const float> DeviceModel::download(const DeviceLogits& logits) {

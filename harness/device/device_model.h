@@ -79,7 +79,8 @@ class DeviceModel {
   /// The rows of a prompt of so many tokens, whose entries go to `cache`, a full one on the device, which outlives
   /// them; no pass may run meanwhile. Where rows leave between layers what the cache holds behind them is undefined.
   [[nodiscard]] std::unique_ptr<RowStream> rows_of(DeviceCache& cache, int64_t tokens);
-  /// Rows of a layer that the last pass downloaded, in the batch's order from `first` on; after synchronize().
+  /// Rows of a layer that the last pass downloaded, in the batch's order from `first` on. Waits for them, not for the
+  /// layers behind: these are computed meanwhile, but where the step was recorded.
   [[nodiscard]] LayerRows brought(int64_t layer, int64_t first) const;
   /// The factor that makes a latent's downloaded queries the host's, where scores are scaled by its width; 1 for other
   /// attention.

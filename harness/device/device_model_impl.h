@@ -129,7 +129,8 @@ struct DeviceModel::Stage {
   /// Memory for the pass, and to bring rows of some layers to the host.
   void make_room(Download bring, int64_t first_layer, int64_t layers);
   void receive(Stage& before);
-  void run(kernels::CudaScratch& with);
+  /// `recorded`: it will be replayed.
+  void run(kernels::CudaScratch& with, bool recorded);
   void run_or_replay(bool recording);
   [[nodiscard]] std::vector<int64_t> key_of_step() const;
   void mlp_block(int64_t layer);

@@ -62,8 +62,8 @@ std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batc
   layers_ = exit > 0 ? exit : std::ssize(shapes_);
   const auto run = [&] {
     const DeviceLogits logits = start(batch);
+    show();
     const std::span<const float> rows = model_.download(logits);
-    model_.synchronize();
     finish();
     return rows;
   };
@@ -106,11 +106,11 @@ void DeviceOffload::sort(std::span<const SequencePass> batch) {
   sequences_.clear();
   for (int64_t first = 0; const SequencePass& pass : batch) {
     const HookAccess reach = access_of(pass);
+    Sequence& sequence = sequences_.emplace_back(Sequence{.pass = &pass, .reach = reach, .first_row = first});
     if (reach != HookAccess::nothing) {
       pass.hooks->complete(*pass.cache);
       pass.hooks->before_pass(*pass.cache, pass.tokens);
     }
-    Sequence& sequence = sequences_.emplace_back(Sequence{.pass = &pass, .first_row = first});
     if (!attends(pass)) {
       sequence.host = std::make_unique<HostSequence>(pass, model_);
     } else if (reach == HookAccess::views) {
@@ -126,7 +126,7 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
   std::vector<int64_t> tokens;
   Download bring = Download::entries;
   for (const Sequence& sequence : sequences_) {
-    if (sequence.host != nullptr || access_of(*sequence.pass) != HookAccess::nothing) bring = Download::everything;
+    if (sequence.host != nullptr || sequence.reach != HookAccess::nothing) bring = Download::everything;
     if (sequence.host != nullptr) continue;
     hosts.push_back(sequence.pass->cache);
     tokens.push_back(std::ssize(sequence.pass->tokens));
@@ -151,10 +151,22 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
   return model_.forward(passes, bring, layers_);
 }
 
-/// Puts what the device computed into the host's caches and shows it to observers, in the order of a pass.
+/// Shows each layer to those who look at it, while the device computes the layers behind: what a method fetches for the
+/// next token is on its way before this one is there.
+void DeviceOffload::show() {
+  for (int64_t layer = 0; layer < layers_; ++layer) {
+    for (const Sequence& s : sequences_) {
+      if (s.reach != HookAccess::nothing) take(layer, s);
+    }
+  }
+}
+
+/// Others' caches change when the whole pass is there.
 void DeviceOffload::finish() {
   for (int64_t layer = 0; layer < layers_; ++layer) {
-    for (const Sequence& s : sequences_) finish(layer, s);
+    for (const Sequence& s : sequences_) {
+      if (s.reach == HookAccess::nothing) take(layer, s);
+    }
   }
   for (const Sequence& s : sequences_) {
     s.pass->cache->length += std::ssize(s.pass->tokens);
@@ -163,7 +175,8 @@ void DeviceOffload::finish() {
   }
 }
 
-void DeviceOffload::finish(int64_t layer, const Sequence& sequence) {
+/// Puts what the device computed into the host's cache and shows it to observers.
+void DeviceOffload::take(int64_t layer, const Sequence& sequence) {
   const SequencePass& pass = *sequence.pass;
   const LayerRows rows = model_.brought(layer, sequence.first_row);
   const int64_t count = std::ssize(pass.tokens);
@@ -172,12 +185,12 @@ void DeviceOffload::finish(int64_t layer, const Sequence& sequence) {
     if (sequence.choice == nullptr || sequence.choice->known())
       pass.cache->layers[layer].append(from.keys, from.values, count, from.kv_stride, pass.cache->length);
     DeviceMirrors::appended(*pass.cache, layer);
-    if (access_of(pass) != HookAccess::nothing) {
+    if (sequence.reach != HookAccess::nothing) {
       const DeviceMirrors::LayerScope copies(*pass.cache, layer);
       show(layer, sequence, rows);
     }
   }
-  if (access_of(pass) != HookAccess::nothing)
+  if (sequence.reach != HookAccess::nothing)
     pass.hooks->after_layer(layer, rows.residual, count, model_.config().hidden_size);
 }
 

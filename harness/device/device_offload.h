@@ -18,7 +18,8 @@ namespace kvarena::device {
 /// entries it asks them in each layer. RemoteRows (views that it does not know, codecs that do not say how entries are
 /// put together) it computes everything but attention, which is the host's, layer by layer.
 ///
-/// The host's cache gets every entry that the device computes. Sums over a prompt's attention are the device's; readers
+/// The host's cache gets every entry that the device computes. Hooks are shown a layer while the device computes the
+/// layers behind it, unless the step was recorded. Sums over a prompt's attention are the device's; readers
 /// who want something else of it are shown the host's, computed again from the device's queries.
 class DeviceOffload final : public Offload {
  public:
@@ -45,6 +46,7 @@ class DeviceOffload final : public Offload {
   /// A sequence of the pass under way.
   struct Sequence {
     const SequencePass* pass = nullptr;
+    HookAccess reach = HookAccess::nothing;  // of its hooks
     int64_t first_row = 0;
     DeviceCache* cache = nullptr;            // where the device attends
     std::unique_ptr<ChosenSequence> choice;  // there, where hooks choose
@@ -56,8 +58,9 @@ class DeviceOffload final : public Offload {
   [[nodiscard]] bool attends(const SequencePass& pass) const;
   [[nodiscard]] DeviceLogits start(std::span<const SequencePass> batch);
   void sort(std::span<const SequencePass> batch);
+  void show();
   void finish();
-  void finish(int64_t layer, const Sequence& sequence);
+  void take(int64_t layer, const Sequence& sequence);
   void show(int64_t layer, const Sequence& sequence, const LayerRows& rows);
   void read(kernels::AttentionReader& reader, const LayerCache& cache, const LayerQueries& queries);
 

@@ -17,6 +17,8 @@ DownloadedRows::Places DownloadedRows::places() const {
 void DownloadedRows::make_room(Download what, const Shape& shape, int64_t& moves) {
   what_ = what;
   shape_ = shape;
+  by_layer_ = false;
+  while (std::ssize(layers_queued_) < shape.layers) layers_queued_.push_back(std::make_unique<kernels::CudaMark>());
   if (what == Download::nothing) return;
   if (pinned_.at_least(shape.layers * places().end)) ++moves;
 }
@@ -47,6 +49,18 @@ void DownloadedRows::bring_residual(int64_t layer, const float* residual, kernel
   const Places at = places();
   if (what_ != Download::everything) return;
   kernels::cuda_download(memory(layer) + at.residual, residual, (at.end - at.residual) * 4, stream);
+}
+
+void DownloadedRows::queued(int64_t layer, kernels::CudaStream stream) {
+  if (what_ == Download::nothing) return;
+  layers_queued_[layer - shape_.first_layer]->record(stream);
+  by_layer_ = true;
+}
+
+void DownloadedRows::queued(kernels::CudaStream stream) { all_queued_.record(stream); }
+
+void DownloadedRows::wait(int64_t layer) const {
+  by_layer_ ? layers_queued_[layer - shape_.first_layer]->wait() : all_queued_.wait();
 }
 
 LayerRows DownloadedRows::layer(int64_t layer, int64_t first) const {

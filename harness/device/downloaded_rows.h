@@ -2,6 +2,8 @@
 // Rows that a pass computed, downloaded to the host: entries for the host's cache, and what methods look at.
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "harness/device/device_attention.h"
 #include "kernels/cuda/device.h"
@@ -38,6 +40,12 @@ class DownloadedRows {
   void bring_inputs(int64_t layer, const QkvRows& from, const float* hidden, kernels::CudaStream stream);
   void bring_denominators(int64_t layer, const float* lse, kernels::CudaStream stream);
   void bring_residual(int64_t layer, const float* residual, kernels::CudaStream stream);
+  /// All copies of a layer are queued: wait() waits for no more than these. Not in a recording.
+  void queued(int64_t layer, kernels::CudaStream stream);
+  /// All copies of the pass are queued.
+  void queued(kernels::CudaStream stream);
+  /// Waits until a layer's rows are there, while the layers behind it may still be computed.
+  void wait(int64_t layer) const;
 
   [[nodiscard]] Download what() const { return what_; }
   /// From row `first` on, once the stream has come as far.
@@ -54,6 +62,9 @@ class DownloadedRows {
   Download what_ = Download::nothing;
   Shape shape_;
   PinnedWorkspace pinned_;
+  std::vector<std::unique_ptr<kernels::CudaMark>> layers_queued_;  // [layers]
+  kernels::CudaMark all_queued_;
+  bool by_layer_ = false;  // of the pass under way
 };
 
 }  // namespace kvarena::device

@@ -17,10 +17,10 @@ class Offload {
   virtual ~Offload() = default;
 
   /// Computes passes that were checked and that leave behind one layer, or all behind the last. Entries, lengths and
-  /// logits are as after Transformer::forward(), within rounding; hooks that only look at rows are shown them layer by
-  /// layer, afterwards, and after_layer() comes behind the whole pass. Logits are valid until the next call. Throws
-  /// UserError when the device refuses; then caches whose attention nobody steers have not changed, and others are of
-  /// no more use.
+  /// logits are as after Transformer::forward(), within rounding; hooks that only look at rows are shown
+  /// a layer when it has been computed, while the device goes on. Logits are valid until the next call. Throws
+  /// UserError when the device refuses; then caches of passes without hooks have not changed, and others are of no more
+  /// use.
   virtual std::span<const float> forward(std::span<const SequencePass> batch) = 0;
   /// The rows of a prompt of so many tokens, whose entries `cache` takes: dense, an entry at each position before its
   /// length. No pass may run meanwhile. Throws UserError, as the rows do, when the device refuses.

@@ -132,6 +132,10 @@ bool recording(CudaStream stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
+/// Room for `bytes` in place of `former`. What has grown once grows from step to step, and freeing memory waits for all
+/// streams.
+int64_t room_for(int64_t bytes, int64_t former) { return former == 0 ? bytes : bytes + bytes / 2; }
+
 }  // namespace
 
 CudaScratch::~CudaScratch() {
@@ -146,7 +150,7 @@ void* CudaScratch::device(int64_t bytes, CudaStream stream) {
     kept_.emplace_back(bytes);
     return kept_.back().data();
   }
-  partials_.reserve(bytes);
+  if (bytes > partials_.bytes()) partials_.reserve(room_for(bytes, partials_.bytes()));
   return partials_.data();
 }
 
@@ -167,10 +171,11 @@ void* CudaScratch::upload(const void* host, int64_t bytes, CudaStream stream) {
     cuda_check(cudaEventSynchronize(slot.copied), "waiting for an earlier copy");
   }
   if (bytes > slot.bytes) {
+    const int64_t room = room_for(bytes, slot.bytes);
     cuda_check(cudaFreeHost(std::exchange(slot.pinned, nullptr)), "freeing pinned memory");
-    cuda_check(cudaMallocHost(&slot.pinned, static_cast<size_t>(bytes)), "allocating pinned memory");
-    slot.bytes = bytes;
-    slot.device.reserve(bytes);
+    cuda_check(cudaMallocHost(&slot.pinned, static_cast<size_t>(room)), "allocating pinned memory");
+    slot.bytes = room;
+    slot.device.reserve(room);
   }
   std::memcpy(slot.pinned, host, static_cast<size_t>(bytes));
   cuda_upload(slot.device.data(), slot.pinned, bytes, stream);

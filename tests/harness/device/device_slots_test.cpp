@@ -4,13 +4,15 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
+#include <chrono>
+#include <thread>
 
 #include "harness/cache/known_choice.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/serving/batch_run.h"
 #include "harness/engine/session/forwarding_hooks.h"
 #include "harness/engine/session/selection_meter.h"
+#include "harness/storage/hierarchy.h"
 #include "tests/support/cuda/emulated_cuda.h"
 #include "tests/support/decoding.h"
 #include "tests/support/offloaded_model.h"
@@ -50,7 +52,8 @@ class DeviceSlotsTest : public ::testing::Test {
   int64_t before_ = 0;
 };
 
-/// Counts how often the host waits for the device from a pass's first choice to its end.
+/// Counts how often the host waits for all that the device was given, from a pass's first choice until all of it is
+/// queued and the first layer is shown.
 class Waits final : public ForwardingHooks, public KnownChoice {
  public:
   explicit Waits(AttentionHooks* own) : ForwardingHooks(own), own_(dynamic_cast<KnownChoice*>(own)) {}
@@ -71,9 +74,6 @@ class Waits final : public ForwardingHooks, public KnownChoice {
 };
 
 TEST_F(DeviceSlotsTest, TheDeviceWaitsForNoChoiceThatIsKnownBefore) {
-  const std::vector<int64_t> devices = spread_layers(3);
-  // Behind a pass: for logits, and for each device.
-  const auto behind = static_cast<long>(1 + std::set(devices.begin(), devices.end()).size());
   const std::vector<std::pair<json, long>> inside = {
       {specontext(), 0},
       {specontext({{"level", "batch"}}), 0},
@@ -97,10 +97,60 @@ TEST_F(DeviceSlotsTest, TheDeviceWaitsForNoChoiceThatIsKnownBefore) {
       const bool records = more > 0 && replayed == 0;  // its constants are uploaded, once
       replayed += more;
       if (records) continue;
-      EXPECT_EQ(waits.waited, behind + expected) << "pass " << pass;
+      EXPECT_EQ(waits.waited, expected) << "pass " << pass;
     }
     EXPECT_EQ(session->failure, "");
   }
+}
+
+/// Looks, behind each layer, whether the device still has something to do, and whether what the method wants for the
+/// next token has been asked for.
+class Unfinished final : public ForwardingHooks, public KnownChoice {
+ public:
+  Unfinished(AttentionHooks* own, const DeviceModel& model, const storage::Link& link)
+      : ForwardingHooks(own), own_(dynamic_cast<KnownChoice*>(own)), model_(&model), link_(&link) {}
+  [[nodiscard]] bool known(const KvCache& cache) const override { return own_ != nullptr && own_->known(cache); }
+  void before_pass(KvCache& cache, std::span<const int32_t> tokens) override {
+    before_ = link_->totals().transfers;
+    ForwardingHooks::before_pass(cache, tokens);
+  }
+  void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override {
+    ForwardingHooks::after_layer(layer, rows, count, hidden_size);
+    for (int i = 0; i < 3000 && link_->totals().transfers - before_ <= layer; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const kernels::CudaDeviceScope there(model_->shapes().back().device);
+    kernels::CudaMark end;
+    end.record(model_->stream());
+    unfinished.push_back(!end.reached());
+    fetched.push_back(link_->totals().transfers - before_);
+  }
+  std::vector<bool> unfinished;
+  std::vector<int64_t> fetched;  // transfers since the pass began
+
+ private:
+  const KnownChoice* own_;
+  const DeviceModel* model_;
+  const storage::Link* link_;
+  int64_t before_ = 0;
+};
+
+/// Streams do nothing until somebody waits for them: a layer is shown when it has been computed, and no later.
+TEST_F(DeviceSlotsTest, TheNextTokensEntriesComeWhileLaterLayersAreComputed) {
+  const storage::Link& link = prompt_.model->tiers->load(Tier::host);
+  const auto method = make_method({{"name", "specache"}, {"k", 8}, {"copy", kLowBits}}, "test");
+  const auto session = start_session(offloaded_.model(), prompt_, *method, {.stop = {.max_new_tokens = 6}});
+  emulated_cuda::set_lazy(true);
+  for (int pass = 0; !session->finished(); ++pass) {
+    SequencePass next = session->next_pass();
+    Unfinished looks(next.hooks, offloaded_.device().model(), link);
+    next.hooks = &looks;
+    session->consume(offloaded_.model().forward({&next, 1}));
+    if (pass == 0) continue;  // memory is taken
+    EXPECT_EQ(looks.unfinished, std::vector<bool>(3, true)) << "pass " << pass;
+    EXPECT_EQ(looks.fetched, (std::vector<int64_t>{1, 2, 3})) << "pass " << pass;
+  }
+  emulated_cuda::set_lazy(false);
+  EXPECT_EQ(session->failure, "");
 }
 
 /// A meter of selections sees queries before it is made, so that the device waits in each layer.
