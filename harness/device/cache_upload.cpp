@@ -77,6 +77,28 @@ std::string DeviceCache::cannot_hold(std::span<const PlacedLayer> layers, const 
   return {};
 }
 
+void DeviceCache::expect(int64_t entries) {
+  KVARENA_ASSERT(length_ == 0 && placement_ == Placement::device, "a cache that holds something");
+  reserve(entries);
+  for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
+    const kernels::CudaDeviceScope here(layers_[layer].device);
+    kernels::cuda_clear(memory_[layer].data(), first_byte(layer, layers_.front().kv_heads, capacity_), nullptr);
+  }
+  finish_uploads();
+  length_ = entries;
+}
+
+int64_t DeviceCache::receive(int64_t layer, std::span<const kernels::HeadRun> heads, kernels::CudaStream stream) {
+  const int64_t bytes = head_bytes(length_);
+  for (int64_t head = 0; head < std::ssize(heads); ++head) {
+    const kernels::HeadRun& run = heads[static_cast<size_t>(head)];
+    KVARENA_ASSERT(run.entries == length_, fmt::format("{} entries", run.entries));
+    kernels::cuda_upload(cells(layer, head, CellKind::keys).data, run.keys, bytes, stream);
+    kernels::cuda_upload(cells(layer, head, CellKind::values).data, run.values, bytes, stream);
+  }
+  return 2 * std::ssize(heads) * bytes;
+}
+
 void DeviceCache::follow_packed(const KvCache& host) {
   bool changed = false;
   for (size_t layer = 0; layer < fronts_.size(); ++layer) {

@@ -79,6 +79,11 @@ class DeviceCache {
   /// where it cannot.
   DeviceCache(std::vector<PlacedLayer> layers, const KvCache& host, int64_t tokens, RecycledCache former,
               int64_t visited);
+  /// Makes an empty cache on the device a full one of `entries` tokens, zeros until receive() has brought all layers.
+  void expect(int64_t entries);
+  /// Queues the upload of all entries [kv_heads] of a layer that expect() has made, cells as an EntrySegment holds
+  /// them; returns their bytes.
+  int64_t receive(int64_t layer, std::span<const kernels::HeadRun> heads, kernels::CudaStream stream);
   /// Takes over what the host's packed segments have got since they came here.
   void follow_packed(const KvCache& host);
   /// Rewrites entries of a cache on the device.

@@ -10,9 +10,6 @@
 namespace kvarena::device {
 namespace {
 
-/// Tokens that a new copy has room for beyond those that are known to come, so that answers seldom move it.
-constexpr int64_t kDecodeHeadroom = 256;
-
 std::vector<uint64_t> versions_of(const LayerCache& layer) {
   std::vector<uint64_t> versions;
   for (const auto& segment : layer.segments()) versions.push_back(segment->version());
@@ -137,6 +134,7 @@ DeviceMirror::DeviceMirror(std::shared_ptr<DeviceMirrors> all) : all_(std::move(
 }
 
 DeviceMirror::~DeviceMirror() {
+  count(0);
   const std::scoped_lock lock(all_->mutex_);
   all_->used_.remove(this);
 }
@@ -171,13 +169,28 @@ std::unique_ptr<MirrorScope> DeviceMirror::scores_scope(KvCache& own) {
   };
   const int64_t layers = std::ssize(own.layers);
   if (!DeviceCache::cannot_hold(all_->shapes_, own, layers).empty()) return nullptr;
-  KvCache* const hosts[] = {&own};
-  const int64_t no_tokens[] = {0};
-  (void)on_device([&] { return all_->of(hosts, no_tokens, layers); }, [&] { cache_.reset(); });
+  const GrowingCache grown[] = {{.host = &own}};
+  (void)on_device([&] { return all_->of(grown, layers); }, [&] { drop(); });
   auto made = std::make_unique<Lookups>();
   for (int64_t layer = 0; layer < layers; ++layer)
     made->layers.push_back(std::make_unique<DeviceMirrors::LayerScope>(own, layer));
   return made;
+}
+
+void DeviceMirror::count(const KvCache& host) {
+  if (ledger_ != host.ledger) count(0);
+  ledger_ = host.ledger;
+  count(cache_ ? std::max<int64_t>(0, cache_->bytes() - host.bytes()) : 0);
+}
+
+void DeviceMirror::count(int64_t bytes) {
+  if (ledger_) ledger_->add_own(Tier::device, bytes - counted_);
+  counted_ = bytes;
+}
+
+void DeviceMirror::drop() {
+  cache_.reset();
+  count(0);
 }
 
 bool DeviceMirror::follow(const KvCache& host, int64_t visited) {
@@ -310,6 +323,14 @@ void DeviceMirror::record(KvCache& host, size_t layer) {
   tail.changes().mark(tail.version(), tail.shape().kv_heads, tail.entries(0));
 }
 
+DeviceMirrors::DeviceMirrors(std::vector<PlacedLayer> layers, DeviceBytes limits)
+    : shapes_(std::move(layers)), limits_(std::move(limits)) {
+  for (const auto& [device, bytes] : limits_) {
+    const kernels::CudaDeviceScope there(device);
+    bus_.try_emplace(device);
+  }
+}
+
 DeviceMirror& DeviceMirrors::mirror_of(KvCache& host) {
   auto* mirror = dynamic_cast<DeviceMirror*>(host.mirror.get());
   if (mirror == nullptr || mirror->all_.get() != this) {
@@ -324,9 +345,12 @@ DeviceMirror& DeviceMirrors::mirror_of(KvCache& host) {
 bool DeviceMirrors::has_room(int64_t tokens) const {
   DeviceBytes taken;
   for (const PlacedLayer& layer : shapes_) taken[layer.device] += layer.entry_bytes() * tokens;
+  const auto add = [&](const DeviceCache& cache) {
+    for (const auto& [device, bytes] : cache.bytes_by_device()) taken[device] += bytes;
+  };
+  for (const DeviceCache& cache : spare_) add(cache);
   for (const DeviceMirror* mirror : used_) {
-    if (!mirror->cache_) continue;
-    for (const auto& [device, bytes] : mirror->cache_->bytes_by_device()) taken[device] += bytes;
+    if (mirror->cache_) add(*mirror->cache_);
   }
   return std::ranges::all_of(taken, [&](const auto& on) { return on.second <= limits_.at(on.first); });
 }
@@ -339,10 +363,11 @@ void DeviceMirrors::give_up(int64_t device, int64_t bytes) {
 /// Where even that is not enough, the device itself refuses.
 bool DeviceMirrors::make_room(int64_t tokens, std::span<DeviceMirror* const> needed) {
   const std::scoped_lock lock(mutex_);
+  while (!spare_.empty() && !has_room(tokens)) spare_.pop_front();
   for (DeviceMirror* mirror : used_) {
     if (has_room(tokens)) return true;
-    if (!mirror->cache_ || std::ranges::find(needed, mirror) != needed.end()) continue;
-    mirror->cache_.reset();
+    if (!mirror->cache_ || mirror->expects_ || std::ranges::find(needed, mirror) != needed.end()) continue;
+    mirror->drop();
     ++evictions_;
   }
   return has_room(tokens);
@@ -382,14 +407,18 @@ void DeviceMirrors::renew(DeviceMirror& mirror, KvCache& host, int64_t tokens, i
   mirror.record(host);
 }
 
-std::vector<DeviceCache*> DeviceMirrors::of(std::span<KvCache* const> hosts, std::span<const int64_t> tokens,
-                                            int64_t visited) {
+std::vector<DeviceCache*> DeviceMirrors::of(std::span<const GrowingCache> grown, int64_t visited) {
   std::vector<DeviceMirror*> mirrors;
-  for (KvCache* host : hosts) mirrors.push_back(&mirror_of(*host));
+  for (const GrowingCache& one : grown) mirrors.push_back(&mirror_of(*one.host));
   std::vector<DeviceCache*> caches;
-  for (size_t i = 0; i < hosts.size(); ++i) {
-    KvCache& host = *hosts[i];
-    const int64_t needed = host.length + tokens[i];
+  for (size_t i = 0; i < grown.size(); ++i) {
+    KvCache& host = *grown[i].host;
+    const int64_t needed = host.length + grown[i].tokens;
+    if (grown[i].arriving) {
+      caches.push_back(&*mirrors[i]->cache_);
+      continue;
+    }
+    mirrors[i]->expects_ = false;
     copy_origin(*mirrors[i], std::max(needed, host.prompt_length) + kDecodeHeadroom, mirrors);
     if (!mirrors[i]->follow(host, visited)) {
       renew(*mirrors[i], host, needed, visited, mirrors);
@@ -397,13 +426,16 @@ std::vector<DeviceCache*> DeviceMirrors::of(std::span<KvCache* const> hosts, std
       if (needed > mirrors[i]->cache_->capacity()) make_room(needed, mirrors);  // it moves: both at once
       mirrors[i]->take_new(host, visited);
     }
+    mirrors[i]->count(host);
     caches.push_back(&*mirrors[i]->cache_);
   }
   return caches;
 }
 
 void DeviceMirrors::appended(KvCache& host, int64_t layer) {
-  static_cast<DeviceMirror&>(*host.mirror).record(host, static_cast<size_t>(layer));
+  auto& mirror = static_cast<DeviceMirror&>(*host.mirror);
+  mirror.record(host, static_cast<size_t>(layer));
+  if (layer + 1 == std::ssize(host.layers)) mirror.expects_ = false;  // all have come
 }
 
 void DeviceMirrors::add_sums(const DeviceCache& copy, int64_t layer, const LayerQueries& queries, const float* lse,

@@ -1,7 +1,9 @@
 #pragma once
 // Copies on the device of caches that live on the host.
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -10,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "harness/cache/arriving_cache.h"
 #include "harness/device/attention_sums.h"
 #include "harness/device/device_cache.h"
 
@@ -17,9 +20,12 @@ namespace kvarena::device {
 
 class DeviceMirrors;
 
+/// Tokens that a new copy has room for beyond those that are known to come, so that answers seldom move it.
+inline constexpr int64_t kDecodeHeadroom = 256;
+
 /// A cache's copy on the device, as of the last pass that ran there. Lives in KvCache::mirror; when memory is short its
 /// entries go and it stays empty.
-class DeviceMirror final : public CacheMirror {
+class DeviceMirror final : public CacheMirror, public LayerReceiver {
  public:
   explicit DeviceMirror(std::shared_ptr<DeviceMirrors> all);
   ~DeviceMirror() override;
@@ -30,6 +36,10 @@ class DeviceMirror final : public CacheMirror {
   /// from the host.
   [[nodiscard]] std::unique_ptr<CacheMirror> for_clone(const KvCache& from, KvCache& clone) override;
   [[nodiscard]] std::unique_ptr<MirrorScope> scores_scope(KvCache& own) override;
+  /// Others that need room leave what is expected alone until the next pass over it.
+  [[nodiscard]] bool expect(const KvCache& cache) override;
+  std::function<void()> receive(int64_t layer, std::span<const kernels::HeadRun> heads) override;
+  void release() override;
 
  private:
   friend class DeviceMirrors;
@@ -68,9 +78,25 @@ class DeviceMirror final : public CacheMirror {
     std::vector<std::vector<int32_t>> positions;  // [kv_heads] of what the copy's runs hold, where heads hold their own
   };
   std::shared_ptr<DeviceMirrors> all_;
+  /// Has the ledger of the copy's cache count what the copy takes beyond the cache's own bytes, so that both together
+  /// are what is taken of the device: the larger of the two.
+  void count(const KvCache& host);
+  void count(int64_t bytes);
+  void drop();
+
   std::optional<DeviceCache> cache_;
+  LedgerPtr ledger_;     // of the cache
+  int64_t counted_ = 0;  // bytes there
   std::vector<Layer> layers_;
   std::optional<Origin> origin_;
+  bool expects_ = false;
+};
+
+/// A cache to which a pass will append so many tokens.
+struct GrowingCache {
+  KvCache* host = nullptr;
+  int64_t tokens = 0;
+  bool arriving = false;  // its copy has been expecting it: layers may still be on their way
 };
 
 /// All of one model's. The least recently used ones go when there is no room for another. Thread-safe but for the
@@ -78,13 +104,13 @@ class DeviceMirror final : public CacheMirror {
 class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
  public:
   /// Mirrors of caches with such layers, which take at most `limits` on the layers' devices.
-  DeviceMirrors(std::vector<PlacedLayer> layers, DeviceBytes limits)
-      : shapes_(std::move(layers)), limits_(std::move(limits)) {}
+  DeviceMirrors(std::vector<PlacedLayer> layers, DeviceBytes limits);
 
-  /// The device's copies of the caches, up to date in the first `visited` layers and with room for so many more tokens
-  /// each. They are not given away before the next call.
-  [[nodiscard]] std::vector<DeviceCache*> of(std::span<KvCache* const> hosts, std::span<const int64_t> tokens,
-                                             int64_t visited);
+  /// The device's copies of the caches, up to date in the first `visited` layers and with room for the tokens to come.
+  /// They are not given away before the next call.
+  [[nodiscard]] std::vector<DeviceCache*> of(std::span<const GrowingCache> caches, int64_t visited);
+  /// Whether a copy expects its cache and has room for so many more tokens.
+  [[nodiscard]] bool expects(const KvCache& host, int64_t tokens) const;
   /// The device appended to a layer of the copy what the host has got too, and nothing else was done to it yet.
   static void appended(KvCache& host, int64_t layer);
 
@@ -115,6 +141,8 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
   [[nodiscard]] int64_t uploads() const { return uploads_; }
   [[nodiscard]] int64_t copies() const { return copies_; }
   [[nodiscard]] int64_t evictions() const { return evictions_; }
+  /// Bytes of entries that copies received layer by layer.
+  [[nodiscard]] int64_t received_bytes() const { return received_bytes_; }
   /// How often copies computed probabilities.
   [[nodiscard]] int64_t lookups() const { return lookups_; }
 
@@ -129,13 +157,18 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
   void renew(DeviceMirror& mirror, KvCache& host, int64_t tokens, int64_t visited,
              std::span<DeviceMirror* const> needed);
   [[nodiscard]] bool has_room(int64_t tokens) const;
+  /// A spare for so many tokens, if there is one that is not much larger.
+  [[nodiscard]] std::optional<DeviceCache> take_spare(int64_t tokens);
 
   std::vector<PlacedLayer> shapes_;
   DeviceBytes limits_;
   int64_t uploads_ = 0, copies_ = 0, evictions_ = 0, lookups_ = 0;
-  std::map<int64_t, AttentionSums> sums_;  // by device
+  std::atomic<int64_t> received_bytes_ = 0;
+  std::map<int64_t, kernels::CudaQueue> bus_;  // by device, of what copies receive
+  std::map<int64_t, AttentionSums> sums_;      // by device
   mutable std::mutex mutex_;
   std::list<DeviceMirror*> used_;  // least recently used first
+  std::list<DeviceCache> spare_;   // of caches that left, for those that come: freeing memory waits for all streams
 };
 
 }  // namespace kvarena::device

@@ -292,6 +292,9 @@ void DeviceModel::Stage::run(kernels::CudaScratch& with, bool recorded) {
       if (layer + 1 < until) fetch(layer + 1);
       fetched[static_cast<size_t>(layer % 2)].hold(compute.stream());
     }
+    for (const Sequence& s : sequences) {
+      if (s.pass->arrive) s.pass->arrive(layer);
+    }
     attention_block(layer, with);
     if (over_the_bus) attended[static_cast<size_t>(layer % 2)].record(compute.stream());
     mlp_block(layer);
@@ -307,7 +310,7 @@ std::vector<int64_t> DeviceModel::Stage::key_of_step() const {
   std::vector<int64_t> key{until, moves, inputs.moves(), static_cast<int64_t>(brought.what())};
   for (const Sequence& s : sequences) {
     if (s.cache == nullptr || s.rows != 1 || on_host(s) || !s.paths.empty()) return {};
-    if (s.pass->choice != nullptr || s.cache->any_dropped()) return {};
+    if (s.pass->choice != nullptr || s.pass->arrive || s.cache->any_dropped()) return {};
     const DeviceCache& cache = *s.cache;
     const int64_t most = std::min(cache.capacity(), (cache.length() / kRecordedLengths + 1) * kRecordedLengths);
     key.insert(key.end(), {cache.id_, cache.moves_, most, wanted_rows(s), s.pass->codes_alone ? 1 : 0});

@@ -1,6 +1,7 @@
 #pragma once
 // The forward pass on a CUDA device: Transformer::forward over the device's kernels.
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -27,6 +28,9 @@ struct DevicePass {
   /// Parents of a tree of tokens, as SequencePass has them: a row has the bits of a chain that holds its path alone.
   /// Only over full caches on the device, where nothing is chosen, and in models without sliding windows.
   std::span<const int32_t> parents = {};
+  /// Called before a layer is computed, when those before it are under way; returns when the cache's entries of the
+  /// layer are there. Empty: all are.
+  std::function<void(int64_t layer)> arrive = {};
   /// Reads packed entries without the steps of their program: the upper of two planes.
   bool codes_alone = false;
   /// In place of the cache. Of such passes everything has to be brought to the host.

@@ -8,6 +8,7 @@
 #include "harness/cache/attend_plan.h"
 #include "harness/cache/known_choice.h"
 #include "harness/core/error.h"
+#include "harness/core/failure.h"
 #include "harness/device/device_errors.h"
 #include "harness/device/layer_placement.h"
 #include "harness/device/offloaded_rows.h"
@@ -49,6 +50,13 @@ DeviceOffload::DeviceOffload(DeviceModel model, int64_t cache_bytes)
   mirrors_ = std::make_shared<DeviceMirrors>(shapes_, std::move(limits));
 }
 
+ArrivingCache* DeviceOffload::arriving(const SequencePass& pass) const {
+  auto* const cache = dynamic_cast<ArrivingCache*>(pass.hooks);
+  const bool looks_on = access_of(pass) == HookAccess::rows && layers_ == std::ssize(shapes_);
+  const bool comes = cache != nullptr && looks_on && cache->arriving(*pass.cache);
+  return comes && mirrors_->expects(*pass.cache, std::ssize(pass.tokens)) ? cache : nullptr;
+}
+
 bool DeviceOffload::attends(const SequencePass& pass) const {
   const HookAccess reach = access_of(pass);
   if (reach == HookAccess::attention || !DeviceCache::cannot_hold(shapes_, *pass.cache, layers_).empty()) return false;
@@ -68,7 +76,10 @@ std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batc
     return rows;
   };
   return on_device(run, [&] {
-    for (const SequencePass& pass : batch) pass.cache->mirror.reset();
+    for (const SequencePass& pass : batch) {
+      if (arriving(pass) != nullptr) (void)failure_of([&] { pass.hooks->complete(*pass.cache); });
+      pass.cache->mirror.reset();  // nothing is on its way to it
+    }
   });
 }
 
@@ -77,8 +88,8 @@ std::unique_ptr<RowStream> DeviceOffload::rows_of(KvCache& cache, int64_t tokens
 }
 
 void DeviceOffload::upload(KvCache& cache, int64_t tokens) {
-  KvCache* const hosts[] = {&cache};
-  on_device([&] { (void)mirrors_->of(hosts, {&tokens, 1}, std::ssize(shapes_)); }, [&] { cache.mirror.reset(); });
+  const GrowingCache grown[] = {{.host = &cache, .tokens = tokens}};
+  on_device([&] { (void)mirrors_->of(grown, std::ssize(shapes_)); }, [&] { cache.mirror.reset(); });
 }
 
 std::unique_ptr<Offload> DeviceOffload::beside(const ModelConfig& config, const Checkpoint& checkpoint,
@@ -106,12 +117,13 @@ void DeviceOffload::sort(std::span<const SequencePass> batch) {
   sequences_.clear();
   for (int64_t first = 0; const SequencePass& pass : batch) {
     const HookAccess reach = access_of(pass);
-    Sequence& sequence = sequences_.emplace_back(Sequence{.pass = &pass, .reach = reach, .first_row = first});
+    Sequence& sequence = sequences_.emplace_back(
+        Sequence{.pass = &pass, .reach = reach, .first_row = first, .arriving = arriving(pass)});
     if (reach != HookAccess::nothing) {
-      pass.hooks->complete(*pass.cache);
+      if (sequence.arriving == nullptr) pass.hooks->complete(*pass.cache);
       pass.hooks->before_pass(*pass.cache, pass.tokens);
     }
-    if (!attends(pass)) {
+    if (sequence.arriving == nullptr && !attends(pass)) {
       sequence.host = std::make_unique<HostSequence>(pass, model_);
     } else if (reach == HookAccess::views) {
       sequence.choice = std::make_unique<ChosenSequence>(pass, model_, knows_views(pass));
@@ -122,16 +134,16 @@ void DeviceOffload::sort(std::span<const SequencePass> batch) {
 
 DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
   sort(batch);
-  std::vector<KvCache*> hosts;
-  std::vector<int64_t> tokens;
+  std::vector<GrowingCache> grown;
   Download bring = Download::entries;
   for (const Sequence& sequence : sequences_) {
     if (sequence.host != nullptr || sequence.reach != HookAccess::nothing) bring = Download::everything;
     if (sequence.host != nullptr) continue;
-    hosts.push_back(sequence.pass->cache);
-    tokens.push_back(std::ssize(sequence.pass->tokens));
+    grown.push_back({.host = sequence.pass->cache,
+                     .tokens = std::ssize(sequence.pass->tokens),
+                     .arriving = sequence.arriving != nullptr});
   }
-  const std::vector<DeviceCache*> caches = mirrors_->of(hosts, tokens, layers_);
+  const std::vector<DeviceCache*> caches = mirrors_->of(grown, layers_);
   std::vector<DevicePass> passes;
   auto next = caches.begin();
   for (Sequence& sequence : sequences_) {
@@ -147,6 +159,8 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
                       .codes_alone = reads_planes(pass),
                       .host = sequence.host.get(),
                       .choice = sequence.attended ? nullptr : sequence.choice.get()});
+    if (ArrivingCache* const cache = sequence.arriving; cache != nullptr)
+      passes.back().arrive = [cache](int64_t layer) { cache->arrive(layer); };
   }
   return model_.forward(passes, bring, layers_);
 }

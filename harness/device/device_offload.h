@@ -51,10 +51,13 @@ class DeviceOffload final : public Offload {
     DeviceCache* cache = nullptr;            // where the device attends
     std::unique_ptr<ChosenSequence> choice;  // there, where hooks choose
     std::optional<EntryLists> attended;      // where that is known for all layers at once
+    ArrivingCache* arriving = nullptr;       // where layers are still on their way to it
     std::unique_ptr<HostSequence> host;      // where it does not
   };
 
-  /// Whether the device attends, too.
+  /// The hooks of a pass that begins with what has come of its cache; null where all of it has to be there.
+  [[nodiscard]] ArrivingCache* arriving(const SequencePass& pass) const;
+  /// Whether the device attends, too, to a cache that is there.
   [[nodiscard]] bool attends(const SequencePass& pass) const;
   [[nodiscard]] DeviceLogits start(std::span<const SequencePass> batch);
   void sort(std::span<const SequencePass> batch);

@@ -20,9 +20,8 @@ OffloadedRows::OffloadedRows(DeviceModel& model, DeviceMirrors& mirrors, KvCache
                              int64_t& computed)
     : model_(&model), host_(&host), computed_(&computed) {
   rows_ = guarded([&] {
-    KvCache* const hosts[] = {&host};
-    const int64_t more[] = {tokens - host.length};
-    return model.rows_of(*mirrors.of(hosts, more, model.config().layers).front(), tokens);
+    const GrowingCache grown[] = {{.host = &host, .tokens = tokens - host.length}};
+    return model.rows_of(*mirrors.of(grown, model.config().layers).front(), tokens);
   });
 }
 

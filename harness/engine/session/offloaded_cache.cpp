@@ -25,9 +25,14 @@ OffloadedCache::OffloadedCache(KvCache& full, const storage::HierarchyPtr& tiers
 void OffloadedCache::begin_reload() {
   KVARENA_ASSERT(reloads_.empty(), "a cache is reloaded once before it is offloaded again");
   for (const LayerCache& layer : full_->layers) arriving_.emplace_back(layer.shape(), full_->ledger);
+  auto* const device = dynamic_cast<LayerReceiver*>(full_->mirror.get());
+  received_ = device != nullptr && device->expect(*full_);
   for (size_t layer = 0; layer < stores_.size(); ++layer) {
     reserved_ += stores_[layer].device_bytes();
-    reloads_.push_back(stores_[layer].load(arriving_[layer].tail()));
+    storage::Further receive;
+    if (received_)
+      receive = [device, layer](const auto& heads) { return device->receive(static_cast<int64_t>(layer), heads); };
+    reloads_.push_back(stores_[layer].load(arriving_[layer].tail(), std::move(receive)));
   }
 }
 
@@ -48,6 +53,7 @@ void OffloadedCache::offload(int64_t before, Traffic& traffic) {
   }
   reloads_.clear();
   arriving_.clear();
+  received_ = false;
   reserved_ = 0;
   unwritten_ = std::min(unwritten_, before);
   if (!kept_) leave(unwritten_, traffic);
@@ -63,7 +69,11 @@ void OffloadedCache::leave(int64_t before, Traffic& traffic) {
   for (size_t layer = 0; layer < stores_.size(); ++layer) {
     writes.push_back(stores_[layer].write(full_->layers[layer].tail(), before));
   }
-  full_->mirror.reset();
+  if (auto* const device = dynamic_cast<LayerReceiver*>(full_->mirror.get()); device != nullptr) {
+    device->release();
+  } else {
+    full_->mirror.reset();
+  }
   for (size_t layer = 0; layer < stores_.size(); ++layer) {
     storage::Transfer& write = writes[layer];
     write.wait();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/cache/arriving_cache.h"
 #include "harness/engine/session/forwarding_hooks.h"
 #include "harness/method/method.h"
 #include "harness/storage/cell_store.h"
@@ -39,8 +40,11 @@ class OffloadedCache {
   /// Bytes of the device that the cache takes, those included that a reload under way has yet to take.
   [[nodiscard]] int64_t device_bytes() const;
 
-  /// Asks for all layers, the first one first.
+  /// Asks for all layers, the first one first. Where the cache has a copy on a device with room for them, they go on to
+  /// it at once, and are there when that has them too.
   void begin_reload();
+  /// Whether a copy on the device gets the layers as they come.
+  [[nodiscard]] bool received() const { return received_; }
   /// Whether a pass may attend to it: it stays, or has been asked for.
   [[nodiscard]] bool is_coming() const { return stays() || !reloads_.empty(); }
   /// Whether all layers are there, or will never be: nothing would wait any more.
@@ -69,6 +73,7 @@ class OffloadedCache {
   std::vector<storage::CellStore> stores_;  // [layers]
   std::vector<LayerCache> arriving_;        // [layers], what reloads write to; empty while offloaded
   int64_t reserved_ = 0;                    // bytes of the device for these
+  bool received_ = false;                   // by a copy on the device, as they come
   bool kept_ = false;                       // on the device between verifications
   int64_t unwritten_ = kAll;                // first position of a kept cache that the tier has yet to get
   std::vector<storage::Transfer> reloads_;  // [layers], empty while offloaded; destroyed before what they write to
@@ -76,11 +81,13 @@ class OffloadedCache {
 
 /// Lets a pass over a cache that is being reloaded begin with what has come: no layer takes new entries before its old
 /// ones are there. Throws UserError with what a reload failed with.
-class ReloadHooks final : public ForwardingHooks {
+class ReloadHooks final : public ForwardingHooks, public ArrivingCache {
  public:
   explicit ReloadHooks(OffloadedCache& cache) : cache_(&cache) {}
 
   [[nodiscard]] HookAccess reach() const override { return std::max(HookAccess::rows, ForwardingHooks::reach()); }
+  [[nodiscard]] bool arriving(const KvCache& /*cache*/) const override { return cache_->received(); }
+  void arrive(int64_t layer) override { cache_->wait_for(layer); }
   void complete(KvCache& cache) override;
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;

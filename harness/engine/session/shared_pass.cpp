@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "harness/cache/arriving_cache.h"
 #include "harness/cache/known_choice.h"
 #include "harness/core/failure.h"
 #include "harness/engine/session/forwarding_hooks.h"
@@ -10,11 +11,22 @@ namespace kvarena {
 namespace {
 
 /// Keeps what hooks throw out of a pass that others share, and calls them no more.
-class GuardedHooks final : public ForwardingHooks, public KnownChoice {
+class GuardedHooks final : public ForwardingHooks, public KnownChoice, public ArrivingCache {
  public:
-  explicit GuardedHooks(AttentionHooks* next) : ForwardingHooks(next), known_(dynamic_cast<const KnownChoice*>(next)) {}
+  explicit GuardedHooks(AttentionHooks* next)
+      : ForwardingHooks(next),
+        known_(dynamic_cast<const KnownChoice*>(next)),
+        arriving_(dynamic_cast<ArrivingCache*>(next)) {}
 
   [[nodiscard]] bool known(const KvCache& cache) const override { return known_ != nullptr && known_->known(cache); }
+  [[nodiscard]] bool arriving(const KvCache& cache) const override {
+    return arriving_ != nullptr && arriving_->arriving(cache);
+  }
+  /// Waits for layers behind one that failed, too: nothing may be on its way when the pass is over.
+  void arrive(int64_t layer) override {
+    const std::string failure = failure_of([&] { arriving_->arrive(layer); });
+    if (failure_.empty()) failure_ = failure;
+  }
   void complete(KvCache& cache) override {
     guard([&] { ForwardingHooks::complete(cache); });
   }
@@ -46,6 +58,7 @@ class GuardedHooks final : public ForwardingHooks, public KnownChoice {
   }
 
   const KnownChoice* known_;
+  ArrivingCache* arriving_;
   std::string failure_;
 };
 

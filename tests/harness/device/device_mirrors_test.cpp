@@ -106,6 +106,32 @@ TEST(DeviceMirrors, WhatWasTakenBackOrChangedIsNotAttendedTo) {
   EXPECT_EQ(offloaded.device().mirrors().uploads(), 1);
 }
 
+TEST(DeviceMirrors, WhatACopyTakesBeyondItsCacheIsItsRequests) {
+  Offloaded offloaded;
+  const std::vector<PlacedLayer>& shapes = offloaded.device().model().shapes();
+  DeviceBytes limits;
+  for (const PlacedLayer& layer : shapes) limits[layer.device] = 1 << 30;
+  const auto mirrors = std::make_shared<DeviceMirrors>(shapes, limits);
+  KvCache cache = offloaded.model().make_cache();
+  (void)fed(offloaded.model(), cache, tiny_prompt(60));
+  const int64_t process = MemoryLedger::process().current(Tier::device);
+  const auto held = [&] { return cache.ledger->current(Tier::device); };
+  const auto bytes_of_copy = [&](int64_t tokens) {
+    const GrowingCache grown[] = {{.host = &cache, .tokens = tokens}};
+    return mirrors->of(grown, 3).front()->bytes();
+  };
+  const int64_t copied = bytes_of_copy(1);
+  EXPECT_GT(copied, cache.bytes());
+  EXPECT_EQ(held(), copied);
+  EXPECT_EQ(MemoryLedger::process().current(Tier::device), process) << "admission is by caches alone";
+  KvCache moved = std::move(cache);
+  cache = moved.clone();
+  EXPECT_EQ(held(), cache.bytes()) << "a clone without a copy";
+  moved.mirror.reset();
+  EXPECT_EQ(moved.ledger->current(Tier::device), moved.bytes());
+  EXPECT_GE(moved.ledger->peak(Tier::device), copied);
+}
+
 TEST(DeviceMirrors, ALayerThatLeavesIsDroppedWhereItLies) {
   Offloaded offloaded;
   const std::vector<PlacedLayer>& shapes = offloaded.device().model().shapes();
@@ -114,9 +140,8 @@ TEST(DeviceMirrors, ALayerThatLeavesIsDroppedWhereItLies) {
   const auto mirrors = std::make_shared<DeviceMirrors>(shapes, limits);
   KvCache cache = offloaded.model().make_cache();
   (void)fed(offloaded.model(), cache, tiny_prompt(60));
-  KvCache* const hosts[] = {&cache};
-  const int64_t tokens[] = {1};
-  const auto copy = [&] { return mirrors->of(hosts, tokens, 3).front(); };
+  const GrowingCache grown[] = {{.host = &cache, .tokens = 1}};
+  const auto copy = [&] { return mirrors->of(grown, 3).front(); };
   const int64_t id = copy()->id();
   cache.layers[1].tail().drop_front(60);
   EXPECT_EQ(copy()->id(), id);
