@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "metrics/algorithms/math_answers.h"
 #include "metrics/judge_prompt.h"
 #include "metrics/latency/memory.h"
 #include "metrics/latency/serving.h"
@@ -56,6 +57,21 @@ TEST(BabiLong, FindsWhatTheAuthorsCodeFinds) {
     EXPECT_EQ(score("babilong", row["prediction"], {row["target"]}, extras).score, row["right"] == true ? 1 : 0) << row;
   }
   EXPECT_THROW((void)score("babilong", "x", {"x"}), UserError);
+}
+
+TEST(MathAnswer, IsThatOfTheGraderOfMath500) {
+  const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_math_answer.json";
+  const json file = json::parse(std::ifstream(vectors));
+  ASSERT_GE(file["grades"].size(), 1500);
+  for (const json& row : file["grades"]) {
+    EXPECT_EQ(math_answers_equal(row["given"].get<std::string>(), row["gold"].get<std::string>()), row["equal"]) << row;
+  }
+  for (const json& row : file["texts"]) {
+    EXPECT_EQ(latex_to_text(row["latex"].get<std::string>()), row["text"].get<std::string>()) << row;
+  }
+  for (const json& row : file["answers"]) {
+    EXPECT_EQ(score("math_answer", row["response"], {"0"}).notes.at("answer"), row["answer"]) << row;
+  }
 }
 
 TEST(Mrcr, IsTheRatioOfPythonsDifflib) {
