@@ -35,6 +35,7 @@ constexpr auto kSums = std::to_array<std::pair<std::string_view, std::string_vie
     {"longwriter/longbench_write.jsonl", "1f6e99497cc24d65894d65e014062f398ba946ebdd254b7f8b339e48d3ab5779"},
     {"longwriter/longbench_write_en.jsonl", "87800927761f340e48899e4df5d47fb7211ad4936a63420dbfa979660414259f"},
     {"longwriter/longwrite_ruler.jsonl", "a1d4ebf0df0fa1600567691d11c9a52de3037c4a372970ed2e8f52f2889e0a62"},
+    {"math_500/test.jsonl", "35dc41080a3680858b27fa7e0533d2d547825316fc5dafe5d316f4ccc5a06132"},
     {"pisanitizer/gov_report.json", "8a6f185baee5a61ec12f1aa4c1f64778e68125d0d1bc84007206dd5f212d27a2"},
     {"pisanitizer/hotpotqa.json", "4589061b4e05ba1cd829c7b1fb4ecf2c4e4e057be5bd4e67ce5c4cd3e68f94d5"},
     {"pisanitizer/lcc.json", "5bc2b192cbb406b3332282de1dabeeff14a29e027bae053b2e2a4b9a9b4cbdab"},

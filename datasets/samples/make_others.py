@@ -5,6 +5,7 @@ import json
 import os
 import random
 import uuid
+from fractions import Fraction
 
 import make_longbench
 import source_files
@@ -258,6 +259,67 @@ def gsm8k():
     write("longgenbench-gsm8k/LongGenBench_prompt.txt", (questions + answers).rstrip("\n"))
 
 
+def competition_math():
+    """Problems in the words of competitions, from easy to middling, with answers in LaTeX or as integers."""
+    def fraction(number):
+        return str(number) if number.denominator == 1 else f"\\frac{{{number.numerator}}}{{{number.denominator}}}"
+
+    def solved(rng, kind):
+        a, b, c = rng.randint(2, 9), rng.randint(10, 19), rng.choice((2, 3, 5, 7))
+        if kind == 0:
+            return (f"Compute $\\frac{{{a}}}{{{b}}}+\\frac{{1}}{{{c}}}$.", fraction(Fraction(a, b) + Fraction(1, c)))
+        if kind == 1:
+            return f"Expand $(x+{a})(x+{b})$.", f"x^2+{a + b}x+{a * b}"
+        if kind == 2:
+            return f"Simplify $\\sqrt{{{c * a * a}}}$.", f"{a}\\sqrt{{{c}}}"
+        if kind == 3:
+            return (f"Find all real $x$ with $|x-{a}|<{b}$. Express the answer in interval notation.", f"({a - b},{a + b})")
+        if kind == 4:
+            return (f"The lines $y=x+{a}$ and $y={b}-x$ meet in a point. Find it as an ordered pair $(x,y)$.",
+                    f"\\left({fraction(Fraction(b - a, 2))},{fraction(Fraction(a + b, 2))}\\right)")
+        if kind == 5:
+            return (f"A bag holds {a} red and {b} blue balls. Two are drawn without putting one back. What is the probability "
+                    "that both are red?", fraction(Fraction(a * (a - 1), (a + b) * (a + b - 1))))
+        if kind == 6:
+            angle = Fraction(15 * a, 180)
+            above = "\\pi" if angle.numerator == 1 else f"{angle.numerator}\\pi"
+            return f"Convert ${15 * a}^\\circ$ to radians.", f"\\frac{{{above}}}{{{angle.denominator}}}"
+        return f"{a} shelves hold {b} books each, and {c} books are lent. How many books are left?", str(a * b - c)
+
+    def counted(rng, kind):
+        a, b, n = rng.randint(3, 9), rng.randint(11, 19), rng.randint(100, 900)
+        if kind == 0:
+            return f"Find the remainder when ${a}^{{{b}}}$ is divided by ${n}$.", pow(a, b, n)
+        if kind == 1:
+            return (f"Find the number of positive integers up to ${n}$ that are multiples of ${a}$ or of ${b}$.",
+                    sum(k % a == 0 or k % b == 0 for k in range(1, n + 1)))
+        if kind == 2:
+            found = Fraction(a * b, a + b)
+            return (f"One pipe fills a tank in ${a}$ hours, another one in ${b}$ hours. Together they fill it in $\\frac{{m}}{{n}}$ "
+                    "hours, where $m$ and $n$ are relatively prime positive integers. Find $m+n$.",
+                    found.numerator + found.denominator)
+        return (f"A sequence begins with $x_1={a}$, and $x_{{k+1}}$ is the remainder of $3x_k+{b}$ divided by $1000$. Find $x_{{8}}$.",
+                eighth(a, b))
+
+    def eighth(value, step):
+        for _ in range(7):
+            value = (3 * value + step) % 1000
+        return value
+
+    rows = []
+    for n in range(24):
+        problem, answer = solved(random.Random(f"math_500 {n}"), n % 8)
+        subject = ("Prealgebra", "Algebra", "Algebra", "Intermediate Algebra", "Algebra", "Counting & Probability", "Precalculus",
+                   "Prealgebra")[n % 8]
+        rows.append({"problem": problem, "solution": f"The answer is $\\boxed{{{answer}}}$.", "answer": answer,
+                     "subject": subject, "level": 1 + n // 8, "unique_id": f"kvarena/{n}.json"})
+    write_rows("math_500/test.jsonl", rows)
+    for year, names in ((24, ("ID", "Problem", "Answer")), (25, ("id", "problem", "answer")),
+                        (26, ("problem_idx", "problem", "answer"))):
+        write_rows(f"aime/aime{year}.jsonl", [dict(zip(names, (n + 1, *counted(random.Random(f"aime {year} {n}"), n % 4))))
+                                              for n in range(24)])
+
+
 def function(name, description, **parameters):
     return {"name": name, "description": description, "parameters": {
         "type": "dict", "properties": {k: {"type": t, "description": f"The {k}."} for k, t in parameters.items()},
@@ -472,6 +534,6 @@ def swe_bench():
 def main(folder):
     global FOLDER
     FOLDER = folder
-    for make in (longbench_v2, longwriter, infinitebench, scbench, graphwalks, mrcr, babilong, gsm8k, bfcl, complexfuncbench, longgenbench,
+    for make in (longbench_v2, longwriter, infinitebench, scbench, graphwalks, mrcr, babilong, gsm8k, competition_math, bfcl, complexfuncbench, longgenbench,
                  pisanitizer, traces, pg19, swe_bench):
         make()

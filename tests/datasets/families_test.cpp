@@ -50,7 +50,8 @@ TEST(SharedData, AnIdThatTwoRowsShareIsNamedWithBothLines) {
 }
 
 TEST(ProjectMade, RowsAreLongEnoughForMethodsToActAndShowTheirAnswers) {
-  const std::set<std::string> short_by_nature = {"longbench-write", "longbench-write-en", "longwrite-ruler", "gsm8k"};
+  const std::set<std::string> short_by_nature = {
+      "longbench-write", "longbench-write-en", "longwrite-ruler", "gsm8k", "math_500", "aime/24", "aime/25", "aime/26"};
   for (const WorkloadEntry& entry : workloads()) {
     if (entry.info.files.empty() || entry.info.family == "bfcl" || short_by_nature.contains(entry.info.name)) continue;
     for (const Sample& sample : project_made(entry.info.name)) {
@@ -153,6 +154,27 @@ TEST(Gsm8k, ShowsWorkedExamplesAndAsksOneQuestion) {
   EXPECT_EQ(extras_of(samples[0])["extraction"], "last_number");
   EXPECT_TRUE(samples[0].references[0].ends_with("#### 17"));
   EXPECT_EQ(project_made("gsm8k", R"({"shots": 0})")[0].question.byte, 0u);
+}
+
+TEST(CompetitionMath, AsksForABoxedAnswerOrAsLmEvaluationHarnessDoes) {
+  for (const char* name : {"math_500", "aime/24", "aime/25", "aime/26"}) {
+    const auto samples = project_made(name);
+    ASSERT_GE(samples.size(), 20u);
+    for (const Sample& sample : samples) {
+      EXPECT_TRUE(sample.chat_template);
+      EXPECT_FALSE(sample.has_context());
+      EXPECT_TRUE(sample.messages.at(0).content.ends_with(
+          "\nPlease reason step by step, and put your final answer within \\boxed{}."));
+      EXPECT_NE(sample.references.at(0), "");
+    }
+    const Sample plain = project_made(name, R"({"prompt": "lm_eval"})")[0];
+    const std::string label = name == std::string("math_500") ? "Problem: " : "Question: ";
+    EXPECT_TRUE(plain.messages[0].content.starts_with(label)) << plain.messages[0].content;
+    EXPECT_TRUE(plain.messages[0].content.ends_with("\nAnswer:"));
+    EXPECT_FALSE(plain.chat_template);
+    EXPECT_EQ(plain.generation.stop, (std::vector<std::string>{label.substr(0, label.size() - 1)}));
+  }
+  EXPECT_EQ(extras_of(project_made("math_500")[0])["subject"], "Prealgebra");
 }
 
 TEST(Gsm8kLong, NumbersItsQuestionsFromNineAndKeepsARest) {
