@@ -35,7 +35,6 @@ bool in_runs(const AttentionItem& item) {
 }
 
 std::string DeviceSegment::unsupported_reason(const AttentionItem& item) {
-  if (item.gather && item.runs.empty()) return "entries put together for each use";
   if (item.from->shape().window > 0 && !item.gather) return "packed entries under a sliding window";
   const auto longer = [&](const kernels::HeadRun& run) { return run.entries != item.runs.front().entries; };
   if (std::ranges::any_of(item.runs, longer)) return "packed heads of different lengths";
