@@ -1,4 +1,5 @@
 // Copies on the device whose caches come back layer by layer from behind it.
+
 #include <algorithm>
 #include <memory>
 #include <stdexcept>

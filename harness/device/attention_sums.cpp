@@ -13,12 +13,6 @@ constexpr int64_t kMostProbabilities = int64_t{1} << 24;
 constexpr int64_t kMostTokens = 64;
 constexpr kernels::CudaStream kStream = nullptr;  // a call waits for what it began: no other stream has to
 
-/// Makes room that seldom has to grow: freeing memory waits for all streams.
-float* room_for(kernels::CudaBuffer& memory, int64_t bytes) {
-  if (bytes > memory.bytes()) memory.reserve(memory.bytes() == 0 ? bytes : bytes + bytes / 2);
-  return static_cast<float*>(memory.data());
-}
-
 template <typename... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
@@ -74,7 +68,8 @@ struct AttentionSums::Growing {
 AttentionSums::Asked AttentionSums::upload(const LayerShape& shape, const LayerQueries& queries, const float* lse) {
   const int64_t floats = (queries.q_len - 1) * queries.q_stride + shape.q_heads * shape.head_dim;
   const int64_t denominators = queries.q_len * shape.q_heads;
-  float* const q = room_for(queries_, (floats + denominators) * 4);
+  queries_.grow((floats + denominators) * 4);
+  auto* const q = static_cast<float*>(queries_.data());
   kernels::cuda_upload(q, queries.q, floats * 4, kStream);
   kernels::cuda_upload(q + floats, lse, denominators * 4, kStream);
   return {.shape = &shape, .queries = &queries, .q = q, .lse = q + floats};
@@ -89,14 +84,14 @@ void AttentionSums::add(Entries entries, const LayerQueries& queries, bool causa
   // Rows may be parts of longer ones, of which the last ends with its own entries.
   const int64_t numbers = (shape.q_heads - 1) * stride + (last.index != nullptr ? last.index_count : last.entries);
   const int64_t bytes = numbers * int64_t{sizeof(float)};
-  float* const here = room_for(sums_, bytes);
-  kernels::cuda_upload(here, sums, bytes, kStream);
+  sums_.grow(bytes);
+  kernels::cuda_upload(sums_.data(), sums, bytes, kStream);
   kernels::ColumnSumsProblem problem = asked.problem(0, queries.q_len, entries.runs.data());
   problem.causal = causal;
-  problem.sums = here;
+  problem.sums = static_cast<float*>(sums_.data());
   problem.sums_stride = stride;
   kernels::column_sums_cuda(args_of(shape, {&problem, 1}), scratch_, kStream);
-  kernels::cuda_download(sums, here, bytes, kStream);
+  kernels::cuda_download(sums, sums_.data(), bytes, kStream);
   kernels::cuda_synchronize(kStream);
 }
 
@@ -128,7 +123,8 @@ void AttentionSums::add(const DeviceCache& cache, int64_t layer, const LayerQuer
     }
   }
   if (growing.empty()) return;
-  float* at = room_for(sums_, bytes);
+  sums_.grow(bytes);
+  auto* at = static_cast<float*>(sums_.data());
   for (Growing& each : growing) {
     each.data = at;
     kernels::cuda_upload(each.data, each.sum->data, each.bytes, kStream);
@@ -151,8 +147,9 @@ kernels::DeviceProbabilities AttentionSums::rows_of(const DeviceCache& cache, in
   const LayerShape& shape = *asked.shape;
   const int64_t position = asked.queries->position + first, entries = position + count;
   const int64_t bytes = count * shape.q_heads * entries * 4;
-  float* const data = room_for(rows_, bytes);
-  kernels::cuda_clear(data, bytes, kStream);
+  rows_.grow(bytes);
+  kernels::cuda_clear(rows_.data(), bytes, kStream);
+  auto* const data = static_cast<float*>(rows_.data());
   std::vector<std::vector<kernels::HeadRun>> runs(static_cast<size_t>(count), cache.runs(layer));
   std::vector<kernels::ColumnSumsProblem> problems;
   for (int64_t t = 0; t < count; ++t) {

@@ -19,8 +19,8 @@ namespace kvarena::device {
 /// put together) it computes everything but attention, which is the host's, layer by layer.
 ///
 /// The host's cache gets every entry that the device computes. Hooks are shown a layer while the device computes the
-/// layers behind it, unless the step was recorded. Sums over a prompt's attention are the device's; readers
-/// who want something else of it are shown the host's, computed again from the device's queries.
+/// layers behind it, unless the step was recorded. Sums over a prompt's attention are the device's; readers who want
+/// something else of it are shown the host's, computed again from the device's queries.
 class DeviceOffload final : public Offload {
  public:
   /// Caches may take `cache_bytes` on each device; 0: most of what is free once the weights are there.

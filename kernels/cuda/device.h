@@ -66,6 +66,9 @@ class CudaBuffer {
 
   /// Makes room for at least `bytes`; the content is lost when it must grow.
   void reserve(int64_t bytes);
+  /// Makes room likewise, for half as much again where it had some: memory that has grown once grows from step to step,
+  /// and freeing it waits for all streams.
+  void grow(int64_t bytes);
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] int64_t bytes() const { return bytes_; }
 

@@ -82,6 +82,10 @@ void CudaBuffer::reserve(int64_t bytes) {
   bytes_ = bytes;
 }
 
+void CudaBuffer::grow(int64_t bytes) {
+  if (bytes > bytes_) reserve(bytes_ == 0 ? bytes : bytes + bytes / 2);
+}
+
 PinnedBuffer::PinnedBuffer(int64_t bytes) {
   cuda_check(cudaMallocHost(&data_, static_cast<size_t>(bytes)), "allocating pinned memory");
 }
@@ -132,10 +136,6 @@ bool recording(CudaStream stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-/// Room for `bytes` in place of `former`. What has grown once grows from step to step, and freeing memory waits for all
-/// streams.
-int64_t room_for(int64_t bytes, int64_t former) { return former == 0 ? bytes : bytes + bytes / 2; }
-
 }  // namespace
 
 CudaScratch::~CudaScratch() {
@@ -150,7 +150,7 @@ void* CudaScratch::device(int64_t bytes, CudaStream stream) {
     kept_.emplace_back(bytes);
     return kept_.back().data();
   }
-  if (bytes > partials_.bytes()) partials_.reserve(room_for(bytes, partials_.bytes()));
+  partials_.grow(bytes);
   return partials_.data();
 }
 
@@ -171,11 +171,11 @@ void* CudaScratch::upload(const void* host, int64_t bytes, CudaStream stream) {
     cuda_check(cudaEventSynchronize(slot.copied), "waiting for an earlier copy");
   }
   if (bytes > slot.bytes) {
-    const int64_t room = room_for(bytes, slot.bytes);
+    slot.device.grow(bytes);
     cuda_check(cudaFreeHost(std::exchange(slot.pinned, nullptr)), "freeing pinned memory");
-    cuda_check(cudaMallocHost(&slot.pinned, static_cast<size_t>(room)), "allocating pinned memory");
-    slot.bytes = room;
-    slot.device.reserve(room);
+    slot.bytes = 0;
+    cuda_check(cudaMallocHost(&slot.pinned, static_cast<size_t>(slot.device.bytes())), "allocating pinned memory");
+    slot.bytes = slot.device.bytes();
   }
   std::memcpy(slot.pinned, host, static_cast<size_t>(bytes));
   cuda_upload(slot.device.data(), slot.pinned, bytes, stream);

@@ -32,8 +32,8 @@ std::vector<std::byte> ReadyCache::stored() const { return stream_.empty() ? sto
 KvCache ReadyCache::begin(Transformer& model) const {
   try {
     if (whole_) model.upload(cache_, 0);
-  } catch (
-      const UserError&) {  // the device has no room for it: what begins goes up by itself, or fails with its reason
+  } catch (const UserError&) {
+    // The device has no room for it: what begins goes up by itself, or fails with its reason.
   }
   return cache_.clone();
 }
