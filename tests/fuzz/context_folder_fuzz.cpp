@@ -36,8 +36,10 @@ KVARENA_FUZZ(context_folder, data) {
   kvarena::write_file(folder / kIndex, data[0] % 2 == 0 ? with_checksum(text) : std::string(text));
   kvarena::storage::ContextFolder damaged(folder);
   for (const std::string& key : damaged.keys()) {
-    if (const auto found = damaged.get(key); found && !std::ranges::equal(*found, object)) __builtin_trap();
+    const auto found = damaged.open(key);
+    if (found && found->whole() && !std::ranges::equal(found->bytes(), object)) __builtin_trap();
   }
   damaged.put("key", object);
-  if (!damaged.get("key") || !fs::exists(beside)) __builtin_trap();
+  const auto stored = damaged.open("key");
+  if (!stored || !stored->whole() || !fs::exists(beside)) __builtin_trap();
 }
