@@ -50,7 +50,8 @@ class Papers(unittest.TestCase):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             (self.root / name).write_text(text)
             (self.root / name).chmod(0o755)
-        shutil.copy(ROOT / "scripts/papers", self.root / "scripts/papers")
+        for name in ("papers", "runs.py"):
+            shutil.copy(ROOT / "scripts" / name, self.root / "scripts" / name)
 
     def papers(self, *words):
         run = subprocess.run([sys.executable, self.root / "scripts/papers", *words], capture_output=True, text=True, timeout=60)
