@@ -61,6 +61,17 @@ class Claims(unittest.TestCase):
         self.assert_named('verdict "proven"', verdict="proven", why="so it is")
         self.assert_named('"why" is missing', verdict="needs a GPU")
 
+    def test_numbers_of_findings_are_on_the_pages_beside_them(self):
+        self.write()
+        shown = "# Findings of 2026\n\nIt took 2.5 and `9.5` ([figure 1](../reports/papers/one/figure1.md)).\n\nNo link, 7 free.\n"
+        findings = self.root / "docs/findings.md"
+        findings.write_text(shown)
+        self.assertEqual("", claims(self.root, "--check").stderr)
+        findings.write_text(shown.replace("2.5", "4.5"))
+        self.assertIn("docs/findings.md: no page linked beside them has 4.5", claims(self.root, "--check").stderr)
+        findings.write_text(shown.replace("figure1.md", "figure2.md"))
+        self.assertIn("links to what is missing: ../reports/papers/one/figure2.md", claims(self.root, "--check").stderr)
+
     def test_a_page_that_is_behind_is_named(self):
         self.write()
         (self.root / "docs/claims.md").write_text("old\n")
