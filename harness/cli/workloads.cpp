@@ -9,6 +9,8 @@
 #include "datasets/workload.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/registry_text.h"
+#include "harness/cli/workload_page.h"
+#include "harness/core/files.h"
 #include "harness/core/page.h"
 
 namespace kvarena::cli {
@@ -20,6 +22,7 @@ struct Options {
   std::optional<std::string> name;
   std::optional<std::string> family;
   std::filesystem::path data_dir;
+  std::filesystem::path page;
   bool json = false;
 
   void declare(OptionSet& o) {
@@ -28,6 +31,7 @@ struct Options {
     o.option("data", "FOLDER", data_dir)
         .help("where official data files are looked for")
         .default_text("$KVARENA_DATA, or data in KVARENA_HOME; else small project-made samples");
+    o.option("page", "FILE", page).help("write them all as a Markdown page");
     o.flag("json", json).help("write JSON");
   }
 };
@@ -108,6 +112,10 @@ void print_list(const std::vector<const datasets::WorkloadEntry*>& entries,
 }
 
 int run(const Options& options) {
+  if (!options.page.empty()) {
+    write_file(options.page, workload_page());
+    return 0;
+  }
   const std::map<std::string, datasets::WorkloadListing> there = listings(options.data_dir);
   if (options.name) {
     const datasets::WorkloadEntry& entry = datasets::find_workload(*options.name, "workloads");

@@ -1,4 +1,4 @@
-// Pages of docs/ against the program: docs/methods, which it writes, and docs/add-a-method.md.
+// Pages of docs/ against the program: docs/methods and docs/workloads.md, which it writes, and docs/add-a-method.md.
 
 #include <gtest/gtest.h>
 
@@ -28,6 +28,15 @@ TEST(MethodPages, AreWhatTheProgramWrites) {
     EXPECT_EQ(read_file(made / name), read_file(kept / name))
         << "docs/methods/" << name << " is old; write it with `kvarena methods --pages docs/methods`";
   }
+}
+
+TEST(WorkloadPage, IsWhatTheProgramWrites) {
+  const ScratchFolder scratch;
+  const std::filesystem::path made = scratch.path() / "workloads.md";
+  const Finished finished = run_kvarena({"workloads", "--page", made.string()});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_EQ(read_file(made), read_file(std::filesystem::path(KVARENA_SOURCE_DIR) / "docs" / "workloads.md"))
+      << "docs/workloads.md is old; write it with `kvarena workloads --page docs/workloads.md`";
 }
 
 TEST(MethodPages, AreRefusedWhereTheyCannotBe) {
