@@ -44,15 +44,18 @@ template <class Visit>
 void each_part(const AttentionItem& item, const Visit& visit) {
   if (item.steps.empty()) return visit(Part{listed(item, item.runs), item.dtype, 0});
   const LayerShape& shape = item.from->shape();
-  const int64_t total = item.runs.front().entries, step = item.lists.empty() ? kernels::kChunk : total;
+  const int64_t total = std::ranges::max(item.runs, {}, &HeadRun::entries).entries;
+  const int64_t step = item.lists.empty() ? kernels::kChunk : total;
   DequantChunk chunk;
   for (; chunk.first < total; chunk.first += step) {
     chunk.count = std::min(step, total - chunk.first);
     dequantize(item, chunk);
     const int64_t floats = kernels::cells_for(chunk.count) * kernels::kCell * shape.head_dim;
     std::vector<HeadRun> runs;
-    for (int64_t h = 0; h < shape.kv_heads; ++h)
-      runs.push_back({.keys = &chunk.keys[h * floats], .values = &chunk.values[h * floats], .entries = chunk.count});
+    for (int64_t h = 0; h < shape.kv_heads; ++h) {
+      const int64_t entries = std::clamp<int64_t>(item.runs[h].entries - chunk.first, 0, chunk.count);
+      runs.push_back({.keys = &chunk.keys[h * floats], .values = &chunk.values[h * floats], .entries = entries});
+    }
     visit(Part{listed(item, runs), DType::f32, chunk.first});
   }
 }

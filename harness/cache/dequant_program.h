@@ -82,7 +82,7 @@ struct HadamardBlocks {
   int64_t run = 0;
 };
 
-/// Each channel goes to a place of its own.
+/// Each channel goes to a place of its own. As a first step it may name fewer a head: cells lack the rest, which is 0.
 struct PermuteChannels {
   ChannelReader<int32_t> read;
 };

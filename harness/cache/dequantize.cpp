@@ -197,13 +197,15 @@ void apply(const HadamardBlocks& step, const ChunkSide& side) {
   }
 }
 
-/// The lanes of a channel, 16 entries of keys at a time.
+/// The lanes of a channel, 16 entries of keys at a time. Fewer places than channels are those of each head's first
+/// ones.
 void apply(const PermuteChannels& step, const ChunkSide& side) {
   const std::vector<int32_t> places = step.read();
-  const int64_t d = side.head_dim, cell = d * kCell;
+  const int64_t d = side.head_dim, cell = d * kCell, named = std::ssize(places) / side.kv_heads;
+  if (named < d) side.spare->clear();
   side.spare->resize(side.cells->size());
-  for (int64_t from = 0; from < side.width(); ++from) {
-    const int64_t to = places[from];
+  for (int64_t i = 0; i < std::ssize(places); ++i) {
+    const int64_t from = i / named * d + i % named, to = places[i];
     const auto offset = [&](int64_t channel) {
       return channel / d * side.head_floats() + channel % d * side.channel_stride();
     };
@@ -233,13 +235,39 @@ void apply(const RotateKeys& step, const ChunkSide& side) {
   }
 }
 
-/// Stored numbers of a chunk as f32 cells; whole cells of codes are decoded where they will lie.
+void widen(const std::byte* from, DType dtype, int64_t count, float* to) {
+  const auto* const bits = reinterpret_cast<const uint16_t*>(from);
+  switch (dtype) {
+    case DType::f32: std::copy_n(reinterpret_cast<const float*>(from), count, to); return;
+    case DType::f16: std::transform(bits, bits + count, to, kernels::f16_to_f32); return;
+    case DType::bf16: std::transform(bits, bits + count, to, kernels::bf16_to_f32); return;
+  }
+}
+
+/// Whole cells of `channels` each, to the first channels of a head's f32 cells.
+void widen_cells(const void* from, DType dtype, int64_t channels, int64_t cells, const ChunkSide& side, int64_t h) {
+  const int64_t numbers = channels * kCell;
+  const auto* at = static_cast<const std::byte*>(from);
+  for (int64_t cell = 0; cell < cells; ++cell, at += numbers * kernels::size_of(dtype))
+    widen(at, dtype, numbers, side.head(h) + cell * side.head_dim * kCell);
+}
+
+/// Stored numbers of a chunk as f32 cells, of heads that reach into it; whole cells are widened, and those of codes
+/// decoded, where they will lie.
 void load_chunk(const AttentionItem& item, const ChunkSide& side) {
   std::vector<float> rows;
+  const bool keys = side.kind == CellKind::keys;
+  const int64_t channels = keys ? stored_key_channels(item) : side.head_dim;
   for (int64_t h = 0; h < side.kv_heads; ++h) {
     const kernels::HeadRun& run = item.runs[h];
-    const bool keys = side.kind == CellKind::keys;
-    if (side.first + side.count <= (keys ? run.packed_key_count : run.packed_value_count)) {
+    const int64_t packed = keys ? run.packed_key_count : run.packed_value_count;
+    if (packed == 0) {
+      const int64_t before = side.first * channels * kernels::size_of(item.dtype);
+      widen_cells(static_cast<const std::byte*>(keys ? run.keys : run.values) + before, item.dtype, channels,
+                  kernels::cells_for(std::clamp<int64_t>(run.entries - side.first, 0, side.count)), side, h);
+      continue;
+    }
+    if (side.first + side.count <= packed) {
       const kernels::PackedEntries& codes = keys ? *run.packed_keys : *run.packed_values;
       kernels::decode_cells(codes, side.first / kCell, side.cell_count(), side.head(h));
       continue;
@@ -252,6 +280,12 @@ void load_chunk(const AttentionItem& item, const ChunkSide& side) {
 }
 
 }  // namespace
+
+int64_t stored_key_channels(const AttentionItem& item) {
+  const auto* const places = item.steps.keys.empty() ? nullptr : std::get_if<PermuteChannels>(&item.steps.keys.front());
+  const LayerShape& shape = item.from->shape();
+  return places != nullptr ? std::ssize(places->read()) / shape.kv_heads : shape.head_dim;
+}
 
 void load_stored(kernels::Cells like, const kernels::HeadRun& run, int64_t first, int64_t count, float* rows) {
   const bool keys = like.kind == CellKind::keys;

@@ -14,6 +14,9 @@ struct DequantChunk {
   std::vector<float> spare;   // as large, for steps that cannot work in place
 };
 
+/// Channels of each head that an item's cells of keys hold.
+[[nodiscard]] int64_t stored_key_channels(const AttentionItem& item);
+
 /// Fills `chunk` with its entries of an item, whose numbers it dequantises.
 void dequantize(const AttentionItem& item, DequantChunk& chunk);
 

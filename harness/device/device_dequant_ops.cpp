@@ -63,9 +63,10 @@ class ChannelStep : public DeviceDequantOp {
 
  protected:
   [[nodiscard]] const Item* items() const { return items_.data(); }
+  [[nodiscard]] int64_t count() const { return items_.count(); }
 
  private:
-  GrowingArray<Item> items_;  // [width]
+  GrowingArray<Item> items_;  // [width], or as many as the step names
 };
 
 class DeviceScaleChannels final : public ChannelStep<ScaleChannels, RowScale> {
@@ -215,17 +216,21 @@ class DeviceHadamardBlocks final : public DeviceDequantOp {
   int64_t run_;
 };
 
+/// Channels that no place is named for are not in the rows.
 class DevicePermuteChannels final : public ChannelStep<PermuteChannels, int32_t> {
   void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
-    const int64_t width = work.rows.width();
-    kernels::move_channels_cuda({.x = work.rows.x,
-                                 .to = work.spare,
-                                 .place = items(),
-                                 .rows = work.rows.count,
-                                 .n = width,
-                                 .x_stride = width,
-                                 .to_stride = width},
-                                stream);
+    const int64_t width = work.rows.width(), rows = work.rows.count;
+    if (count() < width) kernels::cuda_clear(work.spare, rows * width * int64_t{sizeof(float)}, stream);
+    if (count() > 0) {
+      kernels::move_channels_cuda({.x = work.rows.x,
+                                   .to = work.spare,
+                                   .place = items(),
+                                   .rows = rows,
+                                   .n = count(),
+                                   .x_stride = count(),
+                                   .to_stride = width},
+                                  stream);
+    }
     std::swap(work.rows.x, work.spare);
   }
 };

@@ -26,7 +26,8 @@ class StoredRuns {
   [[nodiscard]] const std::vector<kernels::HeadRun>& runs() const { return runs_; }
   [[nodiscard]] int64_t entries() const { return held_.entries; }
   [[nodiscard]] DType dtype() const { return dtype_; }
-  /// Entries `first` and those behind it, as numbers.
+  /// Entries `first` and those behind it, as numbers; of keys the channels that there are, one head's behind the
+  /// other's.
   void load(kernels::CellKind kind, int64_t first, const kernels::EntryRows& to, kernels::CudaScratch& scratch,
             kernels::CudaStream stream) const;
   [[nodiscard]] int64_t bytes() const { return memory_.bytes(); }
@@ -39,12 +40,14 @@ class StoredRuns {
   void make_room(const Counts& counts, UploadBatch& uploads);
   /// Points everything into `base`, or nowhere; returns the bytes that takes.
   int64_t lay_out(char* base);
-  [[nodiscard]] int64_t cell_bytes(int64_t entries) const;
-  void follow_cells(void* to, const void* from, int64_t packed_before, int64_t packed, int64_t entries,
-                    UploadBatch& uploads) const;
+  [[nodiscard]] int64_t key_bytes(int64_t entries) const;
+  [[nodiscard]] int64_t value_bytes(int64_t entries) const;
+  /// First entry, counted from the first one in cells, of those that cells of the item hold and these do not.
+  [[nodiscard]] int64_t first_new(int64_t packed_before, int64_t packed) const;
 
   DType dtype_;
   int64_t head_dim_;
+  int64_t key_channels_;                        // of each head that cells of keys hold
   std::vector<kernels::PackedEntries> packed_;  // [kv_heads][keys, values], empty where nothing is packed
   std::vector<kernels::HeadRun> runs_;          // [kv_heads], which point to them
   Counts held_;

@@ -174,7 +174,10 @@ void store_rows_cuda(std::span<const RowStore> stores, CudaScratch& scratch, Cud
 }
 
 void load_rows_cuda(std::span<const RowLoad> loads, CudaScratch& scratch, CudaStream stream) {
-  for (const RowLoad& load : loads) require_run(load.from);
+  for (const RowLoad& load : loads) {
+    require(load.from.head_dim > 0 && (load.from.kind == CellKind::keys || load.from.head_dim % kCell == 0),
+            "load_rows: no channels, or values whose head_dim is no multiple of 16");
+  }
   launch_items(load_kernel, loads, most_cells(loads), kThreads, 0, scratch, stream);
 }
 

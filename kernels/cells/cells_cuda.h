@@ -25,7 +25,7 @@ struct RowStore {
 /// The runs must not overlap.
 void store_rows_cuda(std::span<const RowStore> stores, CudaScratch& scratch, CudaStream stream);
 
-/// load_rows() of one run of cells.
+/// load_rows() of one run of cells, of which keys may have any number of channels.
 struct RowLoad {
   Cells from;
   int64_t position = 0, count = 0;

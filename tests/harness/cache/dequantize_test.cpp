@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "harness/cache/codec_side_data.h"
+#include "harness/cache/pruned_key_segment.h"
 #include "tests/support/random_entries.h"
 
 namespace kvarena {
@@ -70,6 +71,35 @@ TEST(Dequantize, ProductsAreAddedToTheirEntriesAlone) {
     packed.read(head, keys.data(), values.data());
     EXPECT_EQ(keys, expected);
     EXPECT_EQ(values, expected);
+  }
+}
+
+/// Heads of different lengths, of which one ends before the last chunk of attention begins.
+TEST(Dequantize, ChannelsThatCellsLackAreZero) {
+  constexpr int64_t kTokens = 2 * kernels::kChunk;
+  const auto ledger = std::make_shared<MemoryLedger>();
+  const auto rows = testing::random_floats(kTokens * 32, "rows");
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    LayerShape shape = kShape;
+    shape.dtype = dtype;
+    EntrySegment whole(shape, ledger);
+    whole.append(rows.data(), rows.data(), kTokens, 32, 0);
+    const std::vector<int64_t> counts = {kTokens - 5, 100};
+    for (const PrunedKeySegment::Channels& channels :
+         {PrunedKeySegment::Channels{{0, 3, 4, 9, 15}, {1, 2, 3, 7, 8}}, PrunedKeySegment::Channels(2)}) {
+      const PrunedKeySegment pruned(whole, counts, channels, ledger);
+      for (size_t head = 0; head < counts.size(); ++head) {
+        std::vector<float> expected(kTokens * 16), keys(expected), all(expected), values(expected);
+        whole.read(static_cast<int64_t>(head), all.data(), nullptr);
+        pruned.read(static_cast<int64_t>(head), keys.data(), values.data());
+        for (int64_t e = 0; e < counts[head]; ++e) {
+          for (const int32_t c : channels[head]) expected[e * 16 + c] = all[e * 16 + c];
+        }
+        std::fill(all.begin() + counts[head] * 16, all.end(), 0.0F);
+        EXPECT_EQ(keys, expected);
+        EXPECT_EQ(values, all);
+      }
+    }
   }
 }
 

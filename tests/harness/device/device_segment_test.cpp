@@ -2,6 +2,7 @@
 
 #include "harness/cache/hierarchical_segment.h"
 #include "harness/cache/merged_segment.h"
+#include "harness/cache/pruned_key_segment.h"
 #include "kernels/cells/cells.h"
 #include "tests/methods/compression/packed_layer.h"
 #include "tests/support/differences.h"
@@ -142,6 +143,30 @@ TEST_F(DeviceSegmentTest, LayersShareWhatIsStoredForBoth) {
   DequantShared other;
   const DeviceSegment alone(stored_item(lower), other, uploads);
   EXPECT_LE(fronts[0].bytes(), alone.bytes() - 891 * width * 2);  // in bf16, half of keys and values
+}
+
+TEST_F(DeviceSegmentTest, HoldsOfKeysTheChannelsThatAreLeft) {
+  const auto ledger = std::make_shared<MemoryLedger>();
+  const int64_t entries = 700, dim = kCodecShape.head_dim, width = kCodecShape.kv_heads * dim;
+  EntrySegment whole(kCodecShape, ledger);
+  whole.append(random_floats(entries * width, "keys").data(), random_floats(entries * width, "values").data(), entries,
+               width, 0);
+  const std::vector<int64_t> counts(static_cast<size_t>(kCodecShape.kv_heads), entries);
+  std::vector<int64_t> bytes;
+  for (const int64_t left : {dim, int64_t{13}, int64_t{0}}) {
+    PrunedKeySegment::Channels channels;
+    for (int64_t head = 0; head < kCodecShape.kv_heads; ++head) {
+      std::vector<int32_t>& own = channels.emplace_back();
+      for (int64_t i = 0; i < left; ++i) own.push_back(static_cast<int32_t>(left == dim ? i : 2 * i + head % 2));
+    }
+    const PrunedKeySegment pruned(whole, counts, channels, ledger);
+    const DeviceSegment front = front_of(pruned);
+    for (const int64_t at_once : {512, 48}) EXPECT_EQ(restored(front, at_once), rows_of(pruned)) << left;
+    bytes.push_back(front.bytes());
+    EXPECT_LE(bytes.back(), bytes.front() - kCodecShape.kv_heads * (dim - left) * entries * 2) << left;
+  }
+  const PrunedKeySegment ragged(whole, std::vector<int64_t>{entries, 5}, PrunedKeySegment::Channels(2), ledger);
+  EXPECT_EQ(DeviceSegment::unsupported_reason(stored_item(ragged)), "packed heads of different lengths");
 }
 
 TEST_F(DeviceSegmentTest, RefusesWhatItCannotPutTogether) {

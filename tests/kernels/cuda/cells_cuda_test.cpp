@@ -67,6 +67,23 @@ TEST_F(CellsCuda, LoadedRowsOfManyHeadsHaveTheHostsBits) {
   }
 }
 
+TEST_F(CellsCuda, LoadedKeysMayHaveAnyNumberOfChannels) {
+  const int64_t channels = 13, entries = 40;
+  const std::vector<float> numbers = normal(cells_for(entries) * kCell * channels, 5);
+  OnDevice device;
+  std::vector<float> want(static_cast<size_t>(entries * channels));
+  for (int64_t e = 0; e < entries; ++e) {
+    for (int64_t c = 0; c < channels; ++c)
+      want[static_cast<size_t>(e * channels + c)] =
+          numbers[static_cast<size_t>(cell_offset(CellKind::keys, channels, e, c))];
+  }
+  auto* got = device.copy(std::vector<float>(want.size()));
+  CudaScratch scratch;
+  const RowLoad load{{CellKind::keys, DType::f32, channels, device.copy(numbers)}, 0, entries, got, channels};
+  load_rows_cuda({&load, 1}, scratch, nullptr);
+  test::expect_same_bits(test::from_device(got, std::ssize(want)), want, "13 channels");
+}
+
 TEST_F(CellsCuda, GatheredEntriesHaveTheHostsBitsAndNeighboursKeepTheirs) {
   const std::vector<std::vector<int32_t>> lists{
       {0, 1, 2, 5, 40, 41, 99}, {16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 64}, {}};
