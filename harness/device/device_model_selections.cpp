@@ -6,6 +6,27 @@ namespace kvarena::device {
 
 using kernels::CellKind;
 
+namespace {
+
+/// Where entries that are listed of the host's heads stand in their runs; nothing where these hold no others.
+std::vector<std::vector<int32_t>> places_in_runs(const DeviceCache& cache, int64_t layer,
+                                                 std::span<const std::span<const int32_t>> lists) {
+  std::vector<std::vector<int32_t>> places;
+  const std::span<const std::vector<int32_t>> kept = cache.kept(layer);
+  if (kept.empty()) return places;
+  for (size_t i = 0; i < lists.size(); ++i) {
+    const size_t head = i * kept.size() / lists.size();
+    const auto held = static_cast<int32_t>(std::ssize(kept[head]));
+    const auto behind = static_cast<int32_t>(cache.entries(layer, static_cast<int64_t>(head))) - held;
+    std::vector<int32_t>& own = places.emplace_back();
+    for (const int32_t entry : lists[i])
+      own.push_back(entry < held ? kept[head][static_cast<size_t>(entry)] : entry + behind);
+  }
+  return places;
+}
+
+}  // namespace
+
 /// Asks the host, which gets the layer's rows for it, what sequences attend to that leave it to it.
 void DeviceModel::Stage::choose_on_host(int64_t layer, const QkvRows& from) {
   if (any_chooses(false)) {
@@ -36,7 +57,9 @@ void DeviceModel::Stage::choose(int64_t layer, bool known_ones) {
     LayerChoice made{.choice = s.pass->choice->choose(layer, rows)};
     made.lists_fronts.resize(made.choice.fronts.size());
     made.lists_extra.resize(made.choice.extra.size());
-    for (const std::span<const int32_t> list : made.choice.entries) add(list, made.lists_own);
+    const std::vector<std::vector<int32_t>> places = places_in_runs(*s.cache, layer, made.choice.entries);
+    for (size_t i = 0; i < made.choice.entries.size(); ++i)
+      add(places.empty() ? made.choice.entries[i] : places[i], made.lists_own);
     for (size_t i = 0; i < made.choice.fronts.size(); ++i) {
       for (const std::span<const int32_t> list : made.choice.fronts[i].lists) add(list, made.lists_fronts[i]);
     }

@@ -4,7 +4,7 @@
     git clone https://github.com/hpcgroup/loki && git clone https://github.com/andy-yang-1/DoubleSparse
     git clone https://github.com/mit-han-lab/Quest
     git clone https://github.com/sjtu-zhao-lab/ClusterKV && git clone https://github.com/bytedance/ShadowKV
-    git clone https://github.com/HugoZHL/PQCache
+    git clone https://github.com/HugoZHL/PQCache && git clone https://github.com/NVlabs/RocketKV
     git clone https://github.com/MoonshotAI/MoBA && git clone https://github.com/DerrickYLJ/LessIsMore
     python tests/golden/retrieval_methods.py FOLDER_OF_CLONES [METHOD...]
 
@@ -18,10 +18,12 @@ Sparsity's LlamaAttention_heavy_hitter with the ranking of its get_k_hook; Clust
 cluster_attn_out, with RAFT's k-means replaced by the known centroids of separate clusters and its CUDA index search by
 the plain loop beside it; PQCache's decoding_attn_GQA_euc in float32, with the known centroids of separate clusters;
 ShadowKV's ShadowKVCache on the CPU, with the square root of its 128 channels replaced by
-that of 16; MoBA's moba_attn_varlen_naive; LessIsMore's qwen_tidal_attention_forward in a layer that
-chooses. Written for torch 2.11, transformers 5.23, scikit-learn 1.9; the last two for torch 2.15, transformers
-5.2; Quest 01c1623, loki 005913b, DoubleSparse b0575e6, ClusterKV cb66a22, ShadowKV a21f5a9, PQCache 0b74e12,
-MoBA 61e456b, LessIsMore 6753bf7.
+that of 16; RocketKV's rocket_forward over a prompt and a step, with the settings that its compress() makes of a budget
+without room for new tokens; MoBA's moba_attn_varlen_naive; LessIsMore's qwen_tidal_attention_forward in a layer that
+chooses. RocketKV's pooled votes and the entries of its chunks tie: of equals the lower index is taken, which the library
+leaves open. Written for torch 2.11, transformers 5.23, scikit-learn 1.9; the last three for torch 2.15, transformers
+5.2; Quest 01c1623, loki 005913b, DoubleSparse b0575e6, ClusterKV cb66a22, ShadowKV a21f5a9, PQCache 0b74e12, RocketKV
+63637c8, MoBA 61e456b, LessIsMore 6753bf7.
 """
 
 import ast
@@ -285,6 +287,63 @@ def shadowkv(folder):
     return cases
 
 
+def stable_topk(values, k, dim=-1, **_):
+    found = values.sort(dim=dim, descending=True, stable=True)
+    return torch.return_types.topk((found.values.narrow(dim, 0, k), found.indices.narrow(dim, 0, k)))
+
+
+def rocketkv(folder):
+    package = types.ModuleType("rocket_utils")
+    package.repeat_kv = module_of(folder / "RocketKV/pipeline/inf_stream_llm/inf_llm/attention/utils.py").repeat_kv
+    sys.modules["rocket_utils"] = package
+    flash = types.ModuleType("flash_attn.flash_attn_interface")
+    flash.flash_attn_func = lambda q, *_, **__: q
+    sys.modules["flash_attn"], sys.modules["flash_attn.flash_attn_interface"] = types.ModuleType("flash_attn"), flash
+    code = module_of(folder / "RocketKV/pipeline/inf_stream_llm/inf_llm/attention/rocket.py",
+                     edits=[("from .utils", "from rocket_utils")])
+    settings = module_of(folder / "RocketKV/pipeline/inf_stream_llm/infllm_utils.py",
+                         ["eval", "eval.longbench_utils", "eval.longbench_utils.constants", "pipeline", "pipeline.model_utils", "inf_llm"])
+    settings.patch_hf = lambda *_, **__: None
+    cases, window = [], 32
+    for n, budget in [(300, 64), (400, 16), (250, 128), (600, 32)]:
+        params = {"method": "rocket", "token_budget": budget}
+        config = types.SimpleNamespace(num_attention_heads=Q_HEADS, num_key_value_heads=KV_HEADS)
+        settings.compress({}, params, n, 0, types.SimpleNamespace(config=config))
+        assert params["window_size"] == window
+
+        def select(seed):
+            keys, q = entries(n, seed)
+            last = floats(window * Q_HEADS * DIM, "window", seed)
+            forward = code.rocket_forward(fattn=True, **params)
+            layer = types.SimpleNamespace(layer_idx=0, config=types.SimpleNamespace(num_hidden_layers=1))
+
+            def step(queries, key, past):
+                flat = lambda x: x.transpose(1, 2).reshape(1, x.shape[2], -1)
+                return forward(layer, torch.zeros(1, queries.shape[2], 1), torch.zeros(1, key.shape[2], 1), lambda a, b, **_: (a, b), True,
+                               past, lambda _: flat(queries), lambda _: flat(key), lambda _: flat(key), lambda x: x, DIM,
+                               Q_HEADS, KV_HEADS)
+
+            prompt_q = torch.cat([torch.zeros(n - window, Q_HEADS, DIM), last.view(window, Q_HEADS, DIM)])
+            plain, torch.Tensor.topk = torch.Tensor.topk, stable_topk
+            _, held = step(prompt_q.transpose(0, 1)[None], keys[:, :, :n], None)
+            torch.Tensor.topk = plain
+            kept = [[(keys[0, h, :n] == row).all(-1).nonzero().item() for row in held[0][0, h]] for h in range(KV_HEADS)]
+            taken, plain = [], torch.topk
+            torch.topk = lambda *args, **kwargs: taken.append(stable_topk(*args, **kwargs)) or taken[-1]
+            step(q, keys[:, :, n:], held)
+            torch.topk = plain
+            lists = [sorted((kept[h] + [n])[i] for i in taken[1].indices[0, h].flatten().tolist()) for h in range(KV_HEADS)]
+            found.append(kept)
+            return lists, n
+
+        found = []
+        seed, lists = first_with_newest(select)
+        cases.append({"method": {"name": "rocketkv", "tokens": budget}, "n": n, "seed": seed, "window": window,
+                      "kept": found[-1], "selected": lists})
+    del sys.modules["flash_attn"], sys.modules["flash_attn.flash_attn_interface"]
+    return cases
+
+
 def moba(folder):
     code = module_of(folder / "MoBA/moba/moba_naive.py")
     cases = []
@@ -326,7 +385,7 @@ if __name__ == "__main__":
     clones = pathlib.Path(sys.argv[1])
     torch.manual_seed(0)
     made_by = "tests/golden/retrieval_methods.py, torch " + torch.__version__
-    for part in (quest, loki, double_sparsity, clusterkv, pqcache, shadowkv, moba, less_is_more):
+    for part in (quest, loki, double_sparsity, clusterkv, pqcache, shadowkv, rocketkv, moba, less_is_more):
         if sys.argv[2:] and part.__name__ not in sys.argv[2:]:
             continue
         write(__file__, part.__name__, {"made_by": made_by, "cases": part(clones)})
