@@ -48,6 +48,25 @@ struct PairedDifference {
 [[nodiscard]] PairedDifference paired_difference(std::span<const double> method, std::span<const double> baseline,
                                                  const ResamplingOptions& options = {});
 
+/// Ranks of methods by their means, 1 for the least, each with its percentile bootstrap interval: values [methods] of
+/// [samples], the same samples in the same order, which are drawn for all methods together. Equal means share the mean
+/// of their ranks. Throws UserError for different lengths, no values, or values that are not finite.
+struct RankEstimate {
+  double rank = 0;
+  Interval interval;
+};
+[[nodiscard]] std::vector<RankEstimate> bootstrap_ranks(std::span<const std::vector<double>> values,
+                                                        const ResamplingOptions& options = {.resamples = 1000});
+
+/// Agreement of two orders of the same methods by their means.
+struct OrderAgreement {
+  double tau = 0;     ///< Kendall's tau-b: 1 for the same order, 0 for none in common, NaN where all means are equal
+  Interval interval;  ///< percentile bootstrap, each order's samples drawn for themselves
+};
+/// Values as for bootstrap_ranks(); the two may have other numbers of samples, but not of methods.
+[[nodiscard]] OrderAgreement kendall_tau(std::span<const std::vector<double>> a, std::span<const std::vector<double>> b,
+                                         const ResamplingOptions& options = {.resamples = 1000});
+
 /// The smallest p-value that the sign-flip test of so many pairs can have, all of one sign: 2/2^pairs.
 [[nodiscard]] double smallest_sign_flip_p(int64_t pairs);
 

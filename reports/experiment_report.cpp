@@ -65,14 +65,6 @@ std::vector<Section> model_sections(const ModelCells& model, bool unlike, bool s
   return sections;
 }
 
-/// Ids and titles that stay apart when several models or experiments are in one report.
-void name_after(Section& section, const std::string& name) {
-  section.id += fmt::format("-{}", slug(name));
-  section.title += " · " + name;
-  for (Table& table : section.tables) table.id += fmt::format("-{}", slug(name));
-  for (Chart& chart : section.charts) chart.id += fmt::format("-{}", slug(name));
-}
-
 /// Adds the protocol to the first section with tables.
 void tell_protocol(const ExperimentData& data, std::span<Section> sections) {
   const std::string protocol = protocol_line(data);
@@ -124,6 +116,13 @@ Section limits_section() {
 }
 
 }  // namespace
+
+void name_after(Section& section, const std::string& name) {
+  section.id += fmt::format("-{}", slug(name));
+  section.title += " · " + name;
+  for (Table& table : section.tables) table.id += fmt::format("-{}", slug(name));
+  for (Chart& chart : section.charts) chart.id += fmt::format("-{}", slug(name));
+}
 
 std::vector<std::pair<std::string, std::string>> provenance(const ExperimentData& data) {
   std::vector<std::pair<std::string, std::string>> list;

@@ -159,5 +159,52 @@ TEST(Percentile, InterpolatesAsNumpy) {
   EXPECT_EQ(percentile(std::vector<double>{7}, 99), 7);
 }
 
+std::vector<std::vector<double>> one_sample_each(const std::vector<double>& values) {
+  std::vector<std::vector<double>> rows;
+  for (const double value : values) rows.push_back({value});
+  return rows;
+}
+
+// scipy 1.17.1: rankdata and kendalltau.
+TEST(Ranks, OfMeansAndTheirAgreementAreThoseOfScipy) {
+  const auto ranked = bootstrap_ranks(one_sample_each({12, 2, 1, 12, 2}));
+  const std::vector<double> expected{4.5, 2.5, 1, 4.5, 2.5};
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(ranked[i].rank, expected[i]);
+  const auto tau = [](const std::vector<double>& a, const std::vector<double>& b) {
+    return kendall_tau(one_sample_each(a), one_sample_each(b)).tau;
+  };
+  EXPECT_NEAR(tau({12, 2, 1, 12, 2}, {1, 4, 7, 1, 0}), -0.4714045207910316, 1e-15);
+  EXPECT_EQ(tau({1, 2, 3, 4}, {1, 2, 3, 4}), 1);
+  EXPECT_NEAR(tau({1, 2, 3, 4, 5, 6}, {6, 1, 5, 2, 4, 3}), -0.2, 1e-15);
+  EXPECT_NEAR(tau({0.1, 0.3, 0.3, 0.2, 0.9}, {0.2, 0.25, 0.5, 0.1, 0.4}), 0.5270462766947299, 1e-15);
+  EXPECT_TRUE(std::isnan(tau({1, 1}, {1, 2})));
+}
+
+// Two methods whose values always lie 10 apart keep their places; two of one distribution change theirs in half of the
+// resamples.
+TEST(Ranks, IntervalsSayWhichPlacesSamplesDecide) {
+  const auto a = normal_values(30, 0, 1, 5), b = normal_values(30, 0, 1, 6);
+  std::vector<double> far = a;
+  for (double& value : far) value += 10;
+  const auto ranked = bootstrap_ranks(std::vector<std::vector<double>>{far, a, b});
+  EXPECT_EQ(ranked[0].interval.low, 3);
+  EXPECT_EQ(ranked[0].interval.high, 3);
+  for (const size_t i : {1, 2}) {
+    EXPECT_EQ(ranked[i].interval.low, 1);
+    EXPECT_EQ(ranked[i].interval.high, 2);
+  }
+  const std::vector<std::vector<double>> order{far, a, b};
+  const OrderAgreement agreement = kendall_tau(order, order);
+  EXPECT_EQ(agreement.tau, 1);
+  EXPECT_LT(agreement.interval.low, 0.5);
+  EXPECT_EQ(agreement.interval.high, 1);
+}
+
+TEST(Ranks, RefuseUnequalSamplesAndMethods) {
+  EXPECT_THROW((void)bootstrap_ranks(std::vector<std::vector<double>>{{1, 2}, {1}}), UserError);
+  EXPECT_THROW((void)bootstrap_ranks(std::vector<std::vector<double>>{{NAN}, {1}}), UserError);
+  EXPECT_THROW((void)kendall_tau(one_sample_each({1, 2}), one_sample_each({1})), UserError);
+}
+
 }  // namespace
 }  // namespace kvarena::metrics

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "harness/core/error.h"
 #include "reports/experiment_report.h"
 
@@ -69,9 +71,9 @@ TEST(EqualBytes, EachMethodStandsWithItsLargestSettingWithinTheBudgetBestFirst) 
   const Table* ranking = find_table(document, "ranking");
   ASSERT_NE(ranking, nullptr);
   ASSERT_EQ(ranking->rows.size(), 2U);
-  EXPECT_EQ(ranking->rows[0].cells[2].text, "pack 4");
-  EXPECT_EQ(ranking->rows[1].cells[2].text, "drop 0.25") << "the most bytes within the budget, not the best score";
-  EXPECT_NEAR(ranking->rows[1].cells[3].value, 25, 1e-9);
+  EXPECT_EQ(ranking->rows[0].cells[3].text, "pack 4");
+  EXPECT_EQ(ranking->rows[1].cells[3].text, "drop 0.25") << "the most bytes within the budget, not the best score";
+  EXPECT_NEAR(ranking->rows[1].cells[4].value, 25, 1e-9);
   const Table* quality = find_table(document, "quality");
   ASSERT_NE(quality, nullptr);
   EXPECT_EQ(quality->rows.size(), 3U) << "full KV and the two that are ranked";
@@ -86,7 +88,7 @@ TEST(EqualBytes, ACodecOverADroppingMethodIsAMethodOfItsOwn) {
       equal_bytes_report(experiment({cell("full", "full", 1, 0), cell("int8", "int8", 0.53, 0.001),
                                      cell("int8 over drop", "int8", 0.27, 0.1, over)}),
                          0.285);
-  EXPECT_EQ(find_table(document, "ranking")->rows[0].cells[1].text, "int8 over drop");
+  EXPECT_EQ(find_table(document, "ranking")->rows[0].cells[2].text, "int8 over drop");
   EXPECT_EQ(find_table(document, "beyond")->rows[0].cells[1].text, "int8");
 }
 
@@ -102,6 +104,35 @@ TEST(EqualBytes, WhatHoldsMoreAndWhatFailedIsListedNotRanked) {
   ASSERT_EQ(beyond->rows.size(), 2U);
   EXPECT_NEAR(beyond->rows[0].cells[2].value, 105, 1e-9);
   EXPECT_EQ(beyond->rows[1].cells[2].reason, "out of memory");
+}
+
+TEST(EqualBytes, ProtocolsAreRankedApartAndTheirOrdersCompared) {
+  std::vector<CellData> cells;
+  const auto add = [&](const std::string& question, const char* workload, double a, double b, double c) {
+    for (const auto& [label, distance] :
+         {std::pair{"full", 0.0}, std::pair{"a", a}, std::pair{"b", b}, std::pair{"c", c}}) {
+      CellData one = cell(label, label, label == std::string("full") ? 1 : 0.25, distance);
+      one.row.cell.workload = workload + (", " + question);
+      one.card.emplace_back("question", question);
+      cells.push_back(std::move(one));
+    }
+  };
+  add("seen", "facts", 0.1, 0.2, 0.3);
+  add("seen", "calls", 0.1, 0.3, 0.2);
+  add("unseen", "facts", 0.3, 0.2, 0.1);
+  const Document document = equal_bytes_report(experiment(std::move(cells)), 0.3);
+  const Table* seen = find_table(document, "ranking-question-seen");
+  const Table* unseen = find_table(document, "ranking-question-unseen");
+  ASSERT_TRUE(seen != nullptr && unseen != nullptr);
+  EXPECT_EQ(seen->rows[0].cells[2].text, "a");
+  EXPECT_EQ(seen->rows[0].cells[1].text, "1 – 1");
+  EXPECT_EQ(seen->rows[1].cells[1].text, "2 – 3") << "which workload's samples are drawn decides";
+  EXPECT_EQ(unseen->rows[0].cells[2].text, "c");
+  const Table* agreement = find_table(document, "agreement");
+  ASSERT_NE(agreement, nullptr);
+  ASSERT_EQ(agreement->rows.size(), 2U) << "seen beside unseen, facts beside calls";
+  EXPECT_NEAR(agreement->rows[0].cells[3].value, -2 / std::sqrt(6), 1e-12) << "b and c are equally far in the mean";
+  EXPECT_NEAR(agreement->rows[1].cells[3].value, 1.0 / 3, 1e-12);
 }
 
 TEST(LargeReport, OfAHundredThousandSamples) {
