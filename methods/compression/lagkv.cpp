@@ -1,5 +1,7 @@
 #include <ATen/ATen.h>
 
+#include <limits>
+
 #include "harness/method/scorer.h"
 
 namespace kvarena {
@@ -11,7 +13,8 @@ namespace {
 /// partition; the mean of both sides is the score.
 ///   kvpress  ranks within the partition (raw scores with cross_scoring) compete under the budget; sinks, the last full
 ///            partition and what follows it score 1, and under sinks + 2 lag entries the oldest leave. After the
-///            prompt.
+///            prompt. Under a budget that these equals exceed, kvpress keeps whichever torch.topk takes; here sinks
+///            stay, then the newest.
 ///   authors  of every partition that has a successor, the best int(keep lag) stay; sinks, the last full partition and
 ///            what follows stay whole. A partition is judged once, also while decoding. More stays than the budget
 ///            says: only whole partitions shrink. Their defaults: sinks 16, lag 1024.
@@ -88,11 +91,15 @@ class LagKv final : public Scorer {
     }
     const at::Tensor keys = layer.keys();
     const at::Tensor values = layer.values();
-    for (int64_t begin = sinks_; begin + 2 * lag_ <= n; begin += lag_) {
+    int64_t begin = sinks_;
+    for (; begin + 2 * lag_ <= n; begin += lag_) {
       at::Tensor part = judge(keys.narrow(1, begin, 2 * lag_), values.narrow(1, begin, 2 * lag_));  // [kv_heads, lag]
       if (!cross_scoring_) part = part.argsort(-1, false).argsort(-1, false) / static_cast<double>(lag_);
       scores.narrow(1, begin, lag_).copy_(part);
     }
+    constexpr float kStep = std::numeric_limits<float>::epsilon();  // numbers from 1 to 2 are multiples of it
+    scores.narrow(1, 0, sinks_).add_(kStep * static_cast<float>(n - begin));
+    scores.narrow(1, begin, n - begin).add_(at::arange(n - begin, at::kFloat), kStep);
     return scores;
   }
 

@@ -12,7 +12,8 @@ number.
 
 kvpress's own presses: StreamingLLM, SnapKV, ObservedAttention, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV,
 CriticalKV, Finch, CUR, Cap, Compactor and its two parts, EntropyGatedChunkKV, SimLayerKV; where they draw normal numbers, they
-get those of harness/core/normal_draws.h. Where kvpress has no such method, or departs from the authors, the rule of the
+get those of harness/core/normal_draws.h; of LagKV's equal scores, which topk takes at will, one case takes the sinks and
+then the newest. Where kvpress has no such method, or departs from the authors, the rule of the
 paper or of the authors' code is restated here in float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo, RaaS,
 Scissorhands, Keyformer without noise and with noise of harness/core/random.h, SnapKV with other poolings and
 reductions, Ada-KV in the authors' form, LagKV in the authors' form, FastGen's sets without token classes, the oracle
@@ -39,6 +40,7 @@ from by_method import write_prompts
 from kvpress import (AdaKVPress, BlockPress, CapPress, ChunkKVPress, ChunkPress, CompactorPress, CriticalKVPress,
                      CURPress, EntropyGatedChunkKVPress, FinchPress, KeyDiffPress, KnormPress, LagKVPress, LeverageScorePress, NonCausalAttnPress,
                      ObservedAttentionPress, PyramidKVPress, SimLayerKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
+from kvpress.utils import compute_n_kept
 from random_stream import draw, mix, uniform
 from tiny_model import tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -221,6 +223,16 @@ def adakv_authors(prompt, keep, window=8, kernel=5, floor=0.2):
             count = round(int((winners == head).sum()) * (1 - floor) + int(base * floor))
             rows.append(best(F.pad(scores[head], (0, window)), count + window, recent=window))
         kept.append(rows)
+    return kept
+
+
+def lagkv_equals(prompt, press, keep):
+    """By the press's scores; of the entries that score 1, which topk takes at will, the sinks and then the newest."""
+    kept, n = [], prompt.n
+    for layer, (module, kwargs) in enumerate(prompt.calls):
+        scores = press.score(module, kwargs["hidden_states"], prompt.keys[layer], prompt.values[layer], None, kwargs)
+        order = lambda row: sorted(range(n), key=lambda i: (-row[i].item(), i >= press.n_sink, -i))
+        kept.append([sorted(order(row)[:compute_n_kept(n, 1 - keep)]) for row in scores[0]])
     return kept
 
 
@@ -527,6 +539,7 @@ def cases(prompt, keep, forced):
     yield {"name": "keydiff"}, by_press(prompt, KeyDiffPress(), keep), None
     if forced:  # of many partitions' equal ranks torch.topk takes any: not on the long prompts of a checkpoint
         yield {"name": "lagkv", "lag": 16}, by_press(prompt, LagKVPress(lag_size=16), keep), None
+        yield {"name": "lagkv", "lag": 40}, lagkv_equals(prompt, LagKVPress(lag_size=40), keep), None
     yield ({"name": "lagkv", "lag": 16, "cross_scoring": True},
            by_press(prompt, LagKVPress(lag_size=16, cross_scoring=True), keep), None)
     yield ({"name": "pyramidkv", "scorer": SNAP, "budget_rule": {"name": "pyramid", "beta": 4}},

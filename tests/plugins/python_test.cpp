@@ -219,7 +219,7 @@ TEST_F(Presses, KeepWhatOurMethodsKeep) {
       {"TOVAPress()", "tova:keep=0.3,keep_newest=true"},
       {"ExpectedAttentionPress()", "expected_attention:keep=0.3"},
       {"StreamingLLMPress()", "streaming_llm:keep=0.3"},
-      {"LagKVPress(n_sink=4, lag_size=32)", "lagkv:keep=0.3,lag=32"},
+      {"LagKVPress(n_sink=4, lag_size=16)", "lagkv:keep=0.3,lag=16"},
       {"ObservedAttentionPress()", "h2o:keep=0.3,normalise=visible,recent_share=0"},
       {"CriticalKVPress(KnormPress())", R"({"name":"criticalkv","keep":0.3,"scorer":"knorm"})"}};
   for (const auto& [text, method] : twins) EXPECT_EQ(kept(press(text)), kept(method)) << text;
