@@ -7,9 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "harness/core/error.h"
-#include "harness/core/files.h"
-#include "harness/core/own_files.h"
+#include "metrics/algorithms/package_data.h"
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 
@@ -48,27 +46,11 @@ bool is_block_character(char32_t c) {
          (c < 0x80 && std::u32string_view(U"+#&._%-").find(c) != std::u32string_view::npos);
 }
 
-[[noreturn]] void fail_missing(const std::filesystem::path& file, const std::string& found) {
-  fail({.place = file.string(),
-        .found = found,
-        .expected = "the data file of the Python package jieba 0.42.1",
-        .action = setup_command() + " fetches it"});
-}
-
-std::string data_file(const std::filesystem::path& file) {
-  if (!std::filesystem::exists(file)) fail_missing(file, "no such file");
-  return read_file(file);
-}
+constexpr const char* kPackage = "jieba 0.42.1";
 
 }  // namespace
 
-std::filesystem::path jieba_folder() {
-  if (const char* home = std::getenv("KVARENA_HOME"); home != nullptr && *home != '\0') {
-    return std::filesystem::path(home) / "jieba";
-  }
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home == nullptr ? "." : home) / ".cache/kvarena/jieba";
-}
+std::filesystem::path jieba_folder() { return package_folder("jieba"); }
 
 std::vector<std::filesystem::path> jieba_files() { return {jieba_folder() / kDictionary, jieba_folder() / kEmissions}; }
 
@@ -84,7 +66,7 @@ Jieba::Jieba(const std::filesystem::path& folder) {
 
 // Lines "word frequency tag".
 void Jieba::load_dictionary(const std::filesystem::path& file) {
-  const std::string content = data_file(file);
+  const std::string content = read_package_file(file, kPackage);
   frequencies_.reserve(600'000);
   int64_t total = 0;
   int64_t number = 0;
@@ -99,20 +81,21 @@ void Jieba::load_dictionary(const std::filesystem::path& file) {
     const char* digits = line.data() + std::min(blank, line.size() - 1) + 1;
     const auto [stop, error] = std::from_chars(digits, line.data() + line.size(), frequency);
     if (blank == std::string_view::npos || error != std::errc{}) {
-      fail_missing(file, fmt::format("line {} \"{}\" without a word and its frequency", number, line.substr(0, 40)));
+      fail_package_file(file, kPackage,
+                        fmt::format("line {} \"{}\" without a word and its frequency", number, line.substr(0, 40)));
     }
     const std::u32string word = decode_utf8(line.substr(0, blank));
     frequencies_[word] = frequency;
     total += frequency;
     for (size_t length = 1; length < word.size(); ++length) frequencies_.try_emplace(word.substr(0, length), 0);
   }
-  if (total == 0) fail_missing(file, "no words");
+  if (total == 0) fail_package_file(file, kPackage, "no words");
   log_total_ = std::log(static_cast<double>(total));
 }
 
 // A Python literal P={'B': {'\u4e00': -3.65, ...}, 'E': ...}: state letters open a table, escapes are characters.
 void Jieba::load_emissions(const std::filesystem::path& file) {
-  const std::string content = data_file(file);
+  const std::string content = read_package_file(file, kPackage);
   std::unordered_map<char32_t, double>* table = nullptr;
   for (size_t at = content.find('\''); at != std::string::npos;) {
     const size_t end = content.find('\'', at + 1);
@@ -125,12 +108,12 @@ void Jieba::load_emissions(const std::filesystem::path& file) {
                std::from_chars(key.data() + 2, key.data() + key.size(), character, 16).ec == std::errc{}) {
       (*table)[character] = std::strtod(content.c_str() + std::min(end + 2, content.size()), nullptr);
     } else {
-      fail_missing(file, fmt::format("an unknown entry '{}'", key.substr(0, 20)));
+      fail_package_file(file, kPackage, fmt::format("an unknown entry '{}'", key.substr(0, 20)));
     }
     at = content.find('\'', end + 1);
   }
   for (const auto& emissions : emissions_) {
-    if (emissions.empty()) fail_missing(file, "a table without entries");
+    if (emissions.empty()) fail_package_file(file, kPackage, "a table without entries");
   }
 }
 

@@ -17,20 +17,6 @@
 namespace kvarena::metrics {
 namespace {
 
-// re.sub(pattern, replacement, text), where the replacement is made of a match.
-template <typename Replacement>
-std::string substitute(const Regex& pattern, const std::string& text, const Replacement& replacement) {
-  std::string out;
-  size_t from = 0;
-  for (const RegexMatch& match : pattern.find_all(text)) {
-    const auto at = static_cast<size_t>(match[0].data() - text.data());
-    out.append(text, from, at - from);
-    out += replacement(match);
-    from = at + match[0].size();
-  }
-  return out.append(text, from);
-}
-
 // float(text), where that is a finite number.
 std::optional<double> python_float(std::string_view text) {
   static const Regex kFloat(R"(^[-+]?([0-9]+(_[0-9]+)*\.?([0-9]+(_[0-9]+)*)?|\.[0-9]+(_[0-9]+)*)([eE][-+]?[0-9]+)?\z)");
@@ -48,8 +34,8 @@ std::string integer_text(double value) { return fmt::format("{:.0f}", value == 0
 std::string without_thousands(std::string text) {
   static const Regex kThousands(R"((\d)(,)(\d\d\d)($|\D))");
   for (;;) {
-    std::string next = substitute(
-        kThousands, text, [](const RegexMatch& match) { return fmt::format("{}{}{}", match[1], match[3], match[4]); });
+    std::string next = kThousands.sub(
+        text, [](const RegexMatch& match) { return fmt::format("{}{}{}", match[1], match[3], match[4]); });
     if (next == text) return text;
     text = std::move(next);
   }
@@ -71,7 +57,7 @@ std::string without_units(std::string text) {
     return patterns;
   }();
   for (const Regex& unit : kUnits) {
-    text = substitute(unit, text, [](const RegexMatch&) { return ""; });
+    text = unit.sub(text, [](const RegexMatch&) { return ""; });
   }
   return text;
 }
@@ -106,13 +92,13 @@ std::string normal_form(std::string_view answer) {
   static const Regex kMixed("([0-9]) +([0-9])");
   std::string text = without_words(answer);
   if (text.size() > 1 && text.front() == '{' && text.back() == '}') text = text.substr(1, text.size() - 2);
-  text = substitute(kThinComma, text, [](const RegexMatch&) { return ""; });
+  text = kThinComma.sub(text, [](const RegexMatch&) { return ""; });
   if (const auto value = python_float(text); value && nearly_integer(*value)) {
     text = integer_text(std::nearbyint(*value));
   }
   if (text.find('\\') != std::string::npos) text = formula_of(text);
-  text = substitute(kMinus, text, [](const RegexMatch&) { return "-"; });
-  text = substitute(kMixed, text, [](const RegexMatch& match) { return fmt::format("{}+{}", match[1], match[2]); });
+  text = kMinus.sub(text, [](const RegexMatch&) { return "-"; });
+  text = kMixed.sub(text, [](const RegexMatch& match) { return fmt::format("{}+{}", match[1], match[2]); });
   for (const char* mark : {" ", "{", "}"}) text = replace_all(text, mark, "");
   text = lower(text);
   if (!is_integer(text)) return text;

@@ -63,4 +63,16 @@ std::vector<RegexMatch> Regex::find_all(std::string_view text) const {
   return matches;
 }
 
+std::string Regex::sub(std::string_view text, const std::function<std::string(const RegexMatch&)>& replacement) const {
+  std::string out;
+  size_t from = 0;
+  for (const RegexMatch& match : find_all(text)) {
+    const auto at = static_cast<size_t>(match[0].data() - text.data());
+    out.append(text.substr(from, at - from));
+    out += replacement(match);
+    from = at + match[0].size();
+  }
+  return out.append(text.substr(from));
+}
+
 }  // namespace kvarena::metrics

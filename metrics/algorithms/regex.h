@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,6 +28,10 @@ class Regex {
 
   /// All matches as re.finditer gives them: after an empty match the search goes on at the same place and must advance.
   [[nodiscard]] std::vector<RegexMatch> find_all(std::string_view text) const;
+
+  /// re.sub: `text` with what `replacement` makes of each match in its place.
+  [[nodiscard]] std::string sub(std::string_view text,
+                                const std::function<std::string(const RegexMatch&)>& replacement) const;
 
  private:
   [[nodiscard]] RegexMatch match_at(std::string_view text, size_t start, uint32_t options) const;

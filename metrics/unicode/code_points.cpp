@@ -10,6 +10,9 @@ namespace {
 struct Range {
   uint32_t first, last;
 };
+struct Run {
+  uint32_t first, last, step;
+};
 struct LowerRun {
   uint32_t first, last, step;
   int32_t delta;
@@ -21,6 +24,15 @@ bool within(std::span<const Range> ranges, char32_t c) {
   const auto after = std::upper_bound(ranges.begin(), ranges.end(), c,
                                       [](char32_t value, const Range& range) { return value < range.first; });
   return after != ranges.begin() && c <= std::prev(after)->last;
+}
+
+template <typename Element>
+const Element* run_of(std::span<const Element> runs, char32_t c) {
+  const auto after = std::upper_bound(runs.begin(), runs.end(), c,
+                                      [](char32_t value, const Element& run) { return value < run.first; });
+  if (after == runs.begin()) return nullptr;
+  const Element& run = *std::prev(after);
+  return c <= run.last && (c - run.first) % run.step == 0 ? &run : nullptr;
 }
 
 constexpr char32_t kReplacement = 0xFFFD;
@@ -70,13 +82,8 @@ Decoded decode_at(std::string_view text, size_t position) {
 
 char32_t lower_one(char32_t c) {
   if (c < 0x80) return c >= U'A' && c <= U'Z' ? c + 32 : c;
-  const std::span<const LowerRun> runs(kLowerRuns);
-  const auto after = std::upper_bound(runs.begin(), runs.end(), c,
-                                      [](char32_t value, const LowerRun& run) { return value < run.first; });
-  if (after == runs.begin()) return c;
-  const LowerRun& run = *std::prev(after);
-  if (c > run.last || (c - run.first) % run.step != 0) return c;
-  return static_cast<char32_t>(static_cast<int64_t>(c) + run.delta);
+  const LowerRun* run = run_of(std::span<const LowerRun>(kLowerRuns), c);
+  return run == nullptr ? c : static_cast<char32_t>(static_cast<int64_t>(c) + run->delta);
 }
 
 // Unicode 3.13, rule Final_Sigma: a cased letter before, none after, case-ignorable characters looked through.
@@ -161,6 +168,10 @@ int decimal_value(char32_t c) {
                                       [](char32_t value, const Range& range) { return value < range.first; });
   return static_cast<int>((c - std::prev(after)->first) % 10);
 }
+
+bool is_upper(char32_t c) { return run_of(std::span<const Run>(kUppercase), c) != nullptr; }
+bool is_lower(char32_t c) { return run_of(std::span<const Run>(kLowercase), c) != nullptr; }
+bool is_title(char32_t c) { return run_of(std::span<const Run>(kTitlecase), c) != nullptr; }
 
 bool is_word(char32_t c) {
   if (c < 0x80) {

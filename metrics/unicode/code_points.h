@@ -25,6 +25,10 @@ void append_utf8(std::string& out, char32_t code_point);
 [[nodiscard]] bool is_decimal(char32_t c);
 /// The value 0..9 of a character for which is_decimal holds.
 [[nodiscard]] int decimal_value(char32_t c);
+/// str.isupper, str.islower, and whether it is a title-case letter, of one character.
+[[nodiscard]] bool is_upper(char32_t c);
+[[nodiscard]] bool is_lower(char32_t c);
+[[nodiscard]] bool is_title(char32_t c);
 /// The regex class \w: letters and numbers of every script and the underscore.
 [[nodiscard]] bool is_word(char32_t c);
 

@@ -32,6 +32,33 @@ def print_ranges(name, meaning, rows):
     print("    " + line.rstrip() + "\n};\n")
 
 
+def runs(predicate):
+    """[first, last, step]: code points first, first+step .. last."""
+    out = []
+    for c in CODES:
+        if not predicate(chr(c)):
+            continue
+        if out and c - out[-1][1] in (1, 2):
+            step = c - out[-1][1]
+            if out[-1][0] == out[-1][1] or out[-1][2] == step:
+                out[-1][1], out[-1][2] = c, step
+                continue
+        out.append([c, c, 1])
+    return out
+
+
+def print_runs(name, meaning, kind, rows):
+    print(f"// {meaning}\nconstexpr {kind} {name}[] = {{")
+    line = ""
+    for row in rows:
+        item = "{" + ", ".join([f"{row[0]:#x}", f"{row[1]:#x}", *map(str, row[2:])]) + "}, "
+        if len(line) + len(item) > 118:
+            print("    " + line.rstrip())
+            line = ""
+        line += item
+    print("    " + line.rstrip() + "\n};")
+
+
 def lower_runs():
     """[first, last, step, delta]: code points first, first+step .. last map to themselves plus delta."""
     runs = []
@@ -64,12 +91,8 @@ print_ranges("kDecimalDigits", "str.isdecimal: what \\d matches", ranges(str.isd
 print_ranges("kWordCharacters", "str.isalnum, without the underscore: what \\w matches", ranges(str.isalnum))
 print_ranges("kCased", "characters that make a following capital sigma final", ranges(cased))
 print_ranges("kCaseIgnorable", "characters a capital sigma looks through", ranges(case_ignorable))
-print("// str.lower where it gives one code point\nconstexpr LowerRun kLowerRuns[] = {")
-line = ""
-for first, last, step, delta in lower_runs():
-    item = f"{{{first:#x}, {last:#x}, {step}, {delta}}}, "
-    if len(line) + len(item) > 118:
-        print("    " + line.rstrip())
-        line = ""
-    line += item
-print("    " + line.rstrip() + "\n};")
+print_runs("kUppercase", "str.isupper", "Run", runs(str.isupper))
+print_runs("kLowercase", "str.islower", "Run", runs(str.islower))
+print_runs("kTitlecase", "str.istitle, of what is not in upper case", "Run",
+           runs(lambda ch: ch.istitle() and not ch.isupper()))
+print_runs("kLowerRuns", "str.lower where it gives one code point", "LowerRun", lower_runs())

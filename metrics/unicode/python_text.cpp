@@ -77,6 +77,23 @@ std::string_view strip_any(std::string_view text, std::string_view characters) {
   return rest.substr(0, rest.find_last_not_of(characters) + 1);
 }
 
+namespace {
+
+bool has_case(std::string_view text, bool (*wanted)(char32_t), bool (*other)(char32_t)) {
+  bool found = false;
+  for (size_t i = 0; i < text.size();) {
+    const char32_t c = next_code_point(text, i);
+    if (other(c) || is_title(c)) return false;
+    found = found || wanted(c);
+  }
+  return found;
+}
+
+}  // namespace
+
+bool is_upper(std::string_view text) { return has_case(text, is_upper, is_lower); }
+bool is_lower(std::string_view text) { return has_case(text, is_lower, is_upper); }
+
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
   std::string out;
   out.reserve(text.size());

@@ -23,6 +23,10 @@ namespace kvarena::metrics {
 [[nodiscard]] std::string_view strip_any(std::string_view text, std::string_view characters);
 [[nodiscard]] std::string_view lstrip_any(std::string_view text, std::string_view characters);
 
+/// str.isupper(), str.islower(): whether there are letters with a case and all of them have this one.
+[[nodiscard]] bool is_upper(std::string_view text);
+[[nodiscard]] bool is_lower(std::string_view text);
+
 /// str.replace(from, to); `from` is not empty.
 [[nodiscard]] std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 /// `part in text`
