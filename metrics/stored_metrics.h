@@ -73,6 +73,12 @@ inline constexpr StoredMetric kExactMatchFull{"exact_match_full", "Same answer a
 inline constexpr StoredMetric kExactCallAccuracy{"exact_call_accuracy", "Exact function-call accuracy"};
 inline constexpr StoredMetric kGoldenCalls{"golden_calls", "Golden calls", "calls"};
 
+// Instructions of a prompt that an answer follows (IFEval), beside whether it follows all of them.
+inline constexpr StoredMetric kInstructionsStrict{"ifeval_instruction_strict", "IFEval, instructions, strict"};
+inline constexpr StoredMetric kInstructionsLoose{"ifeval_instruction_loose", "IFEval, instructions, loose"};
+inline constexpr StoredMetric kPromptLoose{"ifeval_prompt_loose", "IFEval, prompts, loose"};
+inline constexpr StoredMetric kInstructions{"instructions", "Instructions", "instructions"};
+
 // Texts that are scored.
 inline constexpr StoredMetric kPerplexity{"perplexity", "Perplexity", "perplexity", Better::lower};
 inline constexpr StoredMetric kPerplexityWord{"perplexity_word", "Perplexity a word", "perplexity", Better::lower};

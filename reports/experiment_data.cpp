@@ -84,20 +84,27 @@ void mark_labels(ExperimentData& data) {
   }
 }
 
-/// Weighs the share of right calls of each sample by its golden calls, so that a mean is of all calls of the cell, as a
-/// data set's call accuracy is.
-void pool_calls(CellData& cell) {
-  const auto shares = cell.values.find(metrics::kExactCallAccuracy.name);
-  const auto calls = cell.values.find(metrics::kGoldenCalls.name);
-  if (shares == cell.values.end() || calls == cell.values.end()) return;
+/// Weighs a share of each sample by what it is a share of, so that a mean is of all those of the cell.
+void pool(CellData& cell, const std::string& share, const std::string& whole) {
+  const auto shares = cell.values.find(share);
+  const auto wholes = cell.values.find(whole);
+  if (shares == cell.values.end() || wholes == cell.values.end()) return;
   std::map<std::string, double> wanted;  // by sample
   double all = 0;
-  for (const results::ValueRow& row : calls->second.rows) all += wanted[row.sample_id] = row.value;
-  if (all == 0) return;  // no sample wants a call: each counts once
+  for (const results::ValueRow& row : wholes->second.rows) all += wanted[row.sample_id] = row.value;
+  if (all == 0) return;  // no sample wants any: each counts once
   const double mean = all / static_cast<double>(wanted.size());
   for (results::ValueRow& row : shares->second.rows) {
     const auto weight = wanted.find(row.sample_id);
     if (weight != wanted.end()) row.value *= weight->second / mean;
+  }
+}
+
+/// Makes means of shares those of a data set: of all its calls, of all its instructions.
+void pool_shares(CellData& cell) {
+  pool(cell, metrics::kExactCallAccuracy.name, metrics::kGoldenCalls.name);
+  for (const metrics::StoredMetric& share : {metrics::kInstructionsStrict, metrics::kInstructionsLoose}) {
+    pool(cell, share.name, metrics::kInstructions.name);
   }
 }
 
@@ -263,7 +270,7 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
       std::string name = clocked(column.metric, column.clock);
       cell.values.emplace(std::move(name), std::move(column));
     }
-    pool_calls(cell);
+    pool_shares(cell);
     for (const auto& [series, clock] : reader.series_names(id))
       cell.series[clocked(series, clock)] = reader.series(id, series, clock);
     if (cell.row.cell.kind == results::CellKind::serving) cell.events = reader.events(id);

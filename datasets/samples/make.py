@@ -6,8 +6,10 @@ The build runs it. The result does not depend on the machine.
 
 import sys
 
+import make_instructions
 import make_longbench
 import make_others
 
 make_longbench.main(sys.argv[1])
 make_others.main(sys.argv[1])
+make_instructions.ifeval()

@@ -51,7 +51,8 @@ TEST(SharedData, AnIdThatTwoRowsShareIsNamedWithBothLines) {
 
 TEST(ProjectMade, RowsAreLongEnoughForMethodsToActAndShowTheirAnswers) {
   const std::set<std::string> short_by_nature = {
-      "longbench-write", "longbench-write-en", "longwrite-ruler", "gsm8k", "math_500", "aime/24", "aime/25", "aime/26"};
+      "longbench-write", "longbench-write-en", "longwrite-ruler", "gsm8k", "math_500", "aime/24", "aime/25", "aime/26",
+      "ifeval"};
   for (const WorkloadEntry& entry : workloads()) {
     if (entry.info.files.empty() || entry.info.family == "bfcl" || short_by_nature.contains(entry.info.name)) continue;
     for (const Sample& sample : project_made(entry.info.name)) {
@@ -154,6 +155,39 @@ TEST(Gsm8k, ShowsWorkedExamplesAndAsksOneQuestion) {
   EXPECT_EQ(extras_of(samples[0])["extraction"], "last_number");
   EXPECT_TRUE(samples[0].references[0].ends_with("#### 17"));
   EXPECT_EQ(project_made("gsm8k", R"({"shots": 0})")[0].question.byte, 0u);
+}
+
+TEST(Ifeval, AsksInAChatAndCarriesInstructionsOfEveryKind) {
+  const auto samples = project_made("ifeval");
+  ASSERT_GE(samples.size(), 24u);
+  std::set<std::string> kinds;
+  size_t pairs = 0;
+  for (const Sample& sample : samples) {
+    const auto extras = extras_of(sample);
+    ASSERT_EQ(extras["instruction_id_list"].size(), extras["kwargs"].size());
+    for (const auto& id : extras["instruction_id_list"]) kinds.insert(id.get<std::string>());
+    pairs += extras["kwargs"].size() == 2 ? 1 : 0;
+    EXPECT_TRUE(sample.chat_template && sample.messages.size() == 1 && sample.references.empty());
+    EXPECT_FALSE(sample.has_context());
+    EXPECT_EQ(sample.generation.max_new_tokens, 1280);
+    EXPECT_EQ(sample.generation.temperature, 0);
+  }
+  EXPECT_EQ(kinds.size(), 25u);
+  EXPECT_GE(pairs, 20u);
+}
+
+TEST(Ifeval, ARowWithoutArgumentsForEachInstructionIsRefused) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("kvarena_ifeval_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder / "ifeval");
+  std::ofstream(folder / "ifeval" / "input_data.jsonl")
+      << R"({"key": 7, "prompt": "A", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]})"
+      << "\n"
+      << R"({"key": 8, "prompt": "B", "instruction_id_list": ["punctuation:no_comma"], "kwargs": []})"
+      << "\n";
+  const std::string message = error_of([&] { (void)all_samples("ifeval", "{}", {.data_dir = folder}); });
+  std::filesystem::remove_all(folder);
+  EXPECT_NE(message.find("input_data.jsonl:2: kwargs: found 0 for 1 instructions"), std::string::npos) << message;
 }
 
 TEST(CompetitionMath, AsksForABoxedAnswerOrAsLmEvaluationHarnessDoes) {

@@ -21,7 +21,15 @@ const json& extras() {
     "ground_truth": [{"f.g": {"a": [1, ""], "b": [["x"], ""], "c": [{"k": [1]}, ""], "d": [2.5, ""], "e": [[1, 2], ""]}}],
     "golden_calls": [{"name": "f", "arguments": {"a": 1, "b": ["x", {"c": null}]}}],
     "functions": [{"name": "f", "parameters": {"type": "object", "required": ["a"], "properties": {
-      "a": {"type": "integer"}, "b": {"type": "array"}}}}]})");
+      "a": {"type": "integer"}, "b": {"type": "array"}}}}],
+    "instruction_id_list": ["detectable_format:json_format", "detectable_format:title", "detectable_format:number_bullet_lists",
+      "detectable_format:number_highlighted_sections", "combination:two_responses", "keywords:frequency",
+      "length_constraints:number_paragraphs", "length_constraints:nth_paragraph_first_word", "length_constraints:number_words",
+      "length_constraints:number_sentences", "change_case:capital_word_frequency", "language:response_language"],
+    "kwargs": [{}, {}, {"num_bullets": 2}, {"num_highlights": 1}, {}, {"keyword": "a+", "frequency": 2, "relation": "less than"},
+      {"num_paragraphs": 2}, {"num_paragraphs": 2, "nth_paragraph": 1, "first_word": "a"}, {"num_words": 3, "relation": "at least"},
+      {"num_sentences": 2, "relation": "at least"}, {"capital_frequency": 1, "capital_relation": "at least"},
+      {"language": "en"}]})");
   return kExtras;
 }
 
@@ -50,7 +58,7 @@ KVARENA_FUZZ(answer, data) {
   const std::string answer(text.substr(0, end));
   for (const char* metric :
        {"bfcl_ast", "complexfuncbench", "completion_rate", "exact_call_accuracy", "git_diff_format", "gsm8k",
-        "gsm8k_long", "json_validity", "judged_needle", "judged_quality", "longbench_v2"}) {
+        "gsm8k_long", "ifeval", "json_validity", "judged_needle", "judged_quality", "longbench_v2"}) {
     score(metric, answer, {"7", R"({"name": "f", "arguments": {"a": 1}})"});
   }
   (void)kvarena::datasets::questions_in(answer);

@@ -179,7 +179,7 @@ for name, file in [("longbench/qasper", "longbench/qasper.jsonl"), ("longbench/l
                    ("infinitebench/code_run", "infinitebench/code_run.jsonl"),
                    ("babilong/qa1", "babilong/qa1_4k.jsonl"), ("mrcr/2needle", "mrcr/2needle.jsonl"),
                    ("graphwalks/128k", "graphwalks/graphwalks_128k_and_shorter.jsonl"),
-                   ("math_500", "math_500/test.jsonl"), ("aime/24", "aime/aime24.jsonl"),
+                   ("ifeval", "ifeval/input_data.jsonl"), ("math_500", "math_500/test.jsonl"), ("aime/24", "aime/aime24.jsonl"),
                    ("bfcl/parallel", "bfcl/BFCL_v4_parallel.json"), ("gsm8k", "gsm8k/test.jsonl"),
                    ("gsm8k-long", "gsm8k/test.jsonl"), ("complexfuncbench", "complexfuncbench/ComplexFuncBench.jsonl"),
                    ("agentic-traces", "lmcache-agentic-traces/traces.jsonl"),

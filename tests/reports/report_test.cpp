@@ -85,13 +85,18 @@ TEST_F(ReportTest, CaptionsSayHowManySamplesWereLeftOut) {
   }
 }
 
-TEST_F(ReportTest, CallAccuracyIsOfAllCallsTogether) {
-  const ExperimentData data = experiment(
-      "calls.db",
-      {{.label = "Full KV", .scores = {1.0, 0.5, 0.0}, .metric = "exact_call_accuracy", .calls = {1, 2, 5}}});
-  const std::vector<double> weighed = data.cells.front().numbers("exact_call_accuracy");
-  ASSERT_EQ(weighed.size(), 3U);
-  EXPECT_NEAR((weighed[0] + weighed[1] + weighed[2]) / 3, 2.0 / 8, 1e-12) << "two of eight calls";
+TEST_F(ReportTest, SharesOfCallsAndInstructionsAreOfAllOfThemTogether) {
+  for (const auto& [share, counted] :
+       std::map<std::string, std::string>{{"exact_call_accuracy", "golden_calls"},
+                                          {"ifeval_instruction_strict", "instructions"},
+                                          {"ifeval_instruction_loose", "instructions"}}) {
+    const ExperimentData data = experiment(
+        share + ".db",
+        {{.label = "Full KV", .scores = {1.0, 0.5, 0.0}, .metric = share, .counts = {1, 2, 5}, .counted = counted}});
+    const std::vector<double> weighed = data.cells.front().numbers(share);
+    ASSERT_EQ(weighed.size(), 3U);
+    EXPECT_NEAR((weighed[0] + weighed[1] + weighed[2]) / 3, 2.0 / 8, 1e-12) << "two of eight " << counted;
+  }
 }
 
 TEST_F(ReportTest, NamesTheExperimentsThereAre) {

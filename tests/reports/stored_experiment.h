@@ -39,7 +39,8 @@ struct MethodScores {
   std::vector<float> itl;  // repeats of the time of a token
   double accepted = 0;     // accepted tokens of every sample's rounds; 0: no value
   std::string answer = "<i>answer</i>";
-  std::vector<double> calls = {};                 // golden calls of every sample; none: no value
+  std::vector<double> counts = {};                // of every sample, what its score is a share of; none: no value
+  std::string counted = "golden_calls";           // metric of the counts
   std::vector<results::MetricValue> values = {};  // further values of every sample
 };
 
@@ -127,8 +128,8 @@ class ReportTest : public ::testing::Test {
                                              .unit = "ms",
                                              .clock = results::Clock::measured});
           }
-          if (!method.calls.empty())
-            results.back().values.push_back({.metric = "golden_calls", .value = method.calls[i], .unit = "calls"});
+          if (!method.counts.empty())
+            results.back().values.push_back({.metric = method.counted, .value = method.counts[i], .unit = "calls"});
           if (method.accepted > 0) {
             results.back().values.push_back({.metric = "acceptance_rate", .value = 0.5, .unit = "fraction"});
             results.back().values.push_back({.metric = "acceptance_length",
