@@ -108,6 +108,15 @@ json parse_extras(const std::string& text) {
   fail({.place = "extras", .found = text.substr(0, 80), .expected = "a JSON object such as {\"dataset\": \"trec\"}"});
 }
 
+// The fields of "doc", the data set's row in files of lm-evaluation-harness, beside those of the row.
+void add_document(json& row) {
+  const auto document = row.find("doc");
+  if (document == row.end() || !document->is_object()) return;
+  json whole = *document;
+  whole.update(row);
+  row = std::move(whole);
+}
+
 }  // namespace
 
 PredictionRow read_prediction(const json& row, bool references_needed) {
@@ -129,6 +138,7 @@ FileScore score_file(const std::filesystem::path& predictions, const MetricEntry
     json row = parse_python_json(line);
     references.join(row, result.samples++);
     PredictionRow sample = read_prediction(row, metric.needs_references);
+    add_document(row);
     row.update(extras);
     if (options.rewrite) sample.prediction = options.rewrite(row, sample);
     const MetricScore score = score_sample(metric, {sample.prediction, sample.references, row});

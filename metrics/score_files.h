@@ -52,8 +52,9 @@ struct FileScore {
 };
 
 /// Scores a JSONL file line by line; the whole row is the metric's extras, so all_classes, length and the like reach
-/// it. `visit` (may be empty) sees each sample as it is scored. Throws UserError with "file:line: " for a line that is
-/// not UTF-8, not a JSON object, or lacks a field, and for a references file without the row that is asked for.
+/// it, with the fields of the "doc" of lm-evaluation-harness's files beside them. `visit` (may be empty) sees each
+/// sample as it is scored. Throws UserError with "file:line: " for a line that is not UTF-8, not a JSON object, or
+/// lacks a field, and for a references file without the row that is asked for.
 FileScore score_file(const std::filesystem::path& predictions, const MetricEntry& metric,
                      const ScoreFileOptions& options = {},
                      const std::function<void(const ScoredSample&)>& visit = nullptr);

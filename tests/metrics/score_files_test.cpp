@@ -31,6 +31,13 @@ void expect_parts(const std::string& message, const std::vector<std::string>& pa
     EXPECT_NE(message.find(part), std::string::npos) << part << " not in: " << message;
 }
 
+TEST(ScoreFile, GivesAMetricTheFieldsOfTheHarnessesDocument) {
+  const auto file = file_with(
+      "doc.jsonl", R"({"doc_id": 0, "doc": {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}, )"
+                   R"("target": "0", "resps": [["a, b"]], "filtered_resps": ["a b"]})");
+  EXPECT_EQ(score_file(file, find_metric("ifeval")).mean, 1);
+}
+
 TEST(ScoreFile, ReadsOurOwnForm) {
   const auto file = file_with("own.jsonl",
                               "{\"id\": \"a\", \"prediction\": \"Ida Brandt\", \"references\": [\"Ida Brandt\"]}\n\n"
