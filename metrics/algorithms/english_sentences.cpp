@@ -199,16 +199,10 @@ std::vector<std::string_view> Punkt::sentences(std::string_view text) const {
   return sentences;
 }
 
-std::vector<std::filesystem::path> punkt_files() {
-  std::vector<std::filesystem::path> files;
-  for (const char* name : {kAbbreviations, kStarters, kCollocations, kCases}) {
-    files.push_back(package_folder("punkt") / name);
-  }
-  return files;
-}
+std::filesystem::path punkt_folder() { return package_folder("punkt"); }
 
 const Punkt& punkt() {
-  static const Punkt kPunkt(package_folder("punkt"));
+  static const Punkt kPunkt(punkt_folder());
   return kPunkt;
 }
 

@@ -42,10 +42,10 @@ class Punkt {
   std::unordered_map<std::string, int64_t> cases_;
 };
 
-/// Files of the English model in $KVARENA_HOME/punkt.
-[[nodiscard]] std::vector<std::filesystem::path> punkt_files();
+/// $KVARENA_HOME/punkt, which holds the English model.
+[[nodiscard]] std::filesystem::path punkt_folder();
 
-/// The English model, loaded at the first call.
+/// The model there, loaded at the first call.
 [[nodiscard]] const Punkt& punkt();
 
 /// The tokens of NLTKWordTokenizer in one sentence.

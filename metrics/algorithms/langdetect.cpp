@@ -17,7 +17,6 @@ namespace kvarena::metrics {
 namespace {
 
 constexpr const char* kPackage = "langdetect 1.0.9";
-constexpr const char* kMessages = "messages.properties";
 
 // Languages of its profiles, which are files of these names.
 constexpr auto kLanguages =
@@ -67,7 +66,7 @@ double normalize(std::vector<double>& values) {
 }  // namespace
 
 LanguageDetector::LanguageDetector(const std::filesystem::path& folder) {
-  load_messages(folder / kMessages);
+  load_messages(folder / "messages.properties");
   for (const char* language : kLanguages) {
     load_profile(folder / "profiles" / language, languages_.size());
     languages_.emplace_back(language);
@@ -218,15 +217,10 @@ std::optional<std::string> LanguageDetector::detect(std::string_view text) const
   return *best > kLikely ? languages_[static_cast<size_t>(best - mean.begin())] : "unknown";
 }
 
-std::vector<std::filesystem::path> langdetect_files() {
-  const std::filesystem::path folder = package_folder("langdetect");
-  std::vector<std::filesystem::path> files = {folder / kMessages};
-  for (const char* language : kLanguages) files.push_back(folder / "profiles" / language);
-  return files;
-}
+std::filesystem::path langdetect_folder() { return package_folder("langdetect"); }
 
 const LanguageDetector& language_detector() {
-  static const LanguageDetector kDetector(package_folder("langdetect"));
+  static const LanguageDetector kDetector(langdetect_folder());
   return kDetector;
 }
 

@@ -40,10 +40,10 @@ class LanguageDetector {
   std::vector<std::u32string> marked_;  // by mark, letters with it
 };
 
-/// Files of the package in $KVARENA_HOME/langdetect.
-[[nodiscard]] std::vector<std::filesystem::path> langdetect_files();
+/// $KVARENA_HOME/langdetect, which holds the package's data.
+[[nodiscard]] std::filesystem::path langdetect_folder();
 
-/// The detector of those files, loaded at the first call.
+/// The detector of the data there, loaded at the first call.
 [[nodiscard]] const LanguageDetector& language_detector();
 
 }  // namespace kvarena::metrics

@@ -78,10 +78,8 @@ MetricScore ifeval(const MetricInput& input) {
           .notes = {{"not_followed", fmt::format("{}", fmt::join(missed, ", "))}}};
 }
 
-std::vector<std::filesystem::path> ifeval_files() {
-  std::vector<std::filesystem::path> files = punkt_files();
-  std::ranges::copy(langdetect_files(), std::back_inserter(files));
-  return files;
+std::vector<std::filesystem::path> ifeval_data() {
+  return {punkt_folder(), langdetect_folder() / "messages.properties", langdetect_folder() / "profiles"};
 }
 
 }  // namespace
@@ -99,7 +97,7 @@ KVARENA_METRIC(
          "google-research/instruction_following_eval evaluation_lib.py, instructions.py; NLTK 3.10; langdetect 1.0.9",
      .score = ifeval,
      .needs_references = false,
-     .data = ifeval_files,
+     .data = ifeval_data,
      .stored = {kInstructionsStrict, kPromptLoose, kInstructionsLoose, kInstructions}});
 
 }  // namespace kvarena::metrics

@@ -20,9 +20,8 @@ inline const nlohmann::json& ifeval_fixture() {
   return kFixture;
 }
 
-#define SKIP_WITHOUT(files)                      \
-  if (!std::filesystem::exists((files).front())) \
-  GTEST_SKIP() << "no " << (files).front() << "; scripts/setup fetches it"
+#define SKIP_WITHOUT(folder) \
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << (folder) << "; scripts/setup fetches it"
 
 /// The message of the UserError that `act` throws.
 inline std::string message_of(const std::function<void()>& act) {

@@ -25,8 +25,8 @@ MetricScore score(const std::string& response, const std::vector<std::pair<std::
 }
 
 TEST(Ifeval, VerdictsAreThoseOfTheOfficialCode) {
-  SKIP_WITHOUT(punkt_files());
-  SKIP_WITHOUT(langdetect_files());
+  SKIP_WITHOUT(punkt_folder());
+  SKIP_WITHOUT(langdetect_folder());
   std::set<std::string> seen;
   for (const json& row : ifeval_fixture()["verdicts"]) {
     seen.insert(row[0].get<std::string>());

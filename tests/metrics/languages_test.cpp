@@ -36,7 +36,7 @@ TEST(PythonRandom, DrawsWhatPythonDraws) {
 }
 
 TEST(Punkt, SentencesAreNltks) {
-  SKIP_WITHOUT(punkt_files());
+  SKIP_WITHOUT(punkt_folder());
   const json &texts = ifeval_fixture()["texts"], &expected = ifeval_fixture()["sentences"];
   ASSERT_GE(texts.size(), 200u);
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -55,7 +55,7 @@ TEST(TreebankWords, AreThoseOfNltksTokenizer) {
 }
 
 TEST(LanguageDetector, FindsTheLanguagesOfLangdetect) {
-  SKIP_WITHOUT(langdetect_files());
+  SKIP_WITHOUT(langdetect_folder());
   std::set<std::string> languages;
   for (const json& row : ifeval_fixture()["languages"]) {
     const auto found = language_detector().detect(row[0].get<std::string>());
