@@ -117,9 +117,9 @@ TEST(EqualBytes, ProtocolsAreRankedApartAndTheirOrdersCompared) {
       cells.push_back(std::move(one));
     }
   };
-  add("seen", "facts", 0.1, 0.2, 0.3);
-  add("seen", "calls", 0.1, 0.3, 0.2);
-  add("unseen", "facts", 0.3, 0.2, 0.1);
+  add("seen", "facts", 0.125, 0.25, 0.375);
+  add("seen", "calls", 0.125, 0.375, 0.25);
+  add("unseen", "facts", 0.375, 0.25, 0.125);
   const Document document = equal_bytes_report(experiment(std::move(cells)), 0.3);
   const Table* seen = find_table(document, "ranking-question-seen");
   const Table* unseen = find_table(document, "ranking-question-unseen");
