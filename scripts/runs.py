@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -30,7 +31,8 @@ def over(end):
 
 
 def run(words, database, end=None):
-    """Runs a config, or goes on with it, into a database below the root; a sample in work at the end is finished first."""
+    """Runs a config, or goes on with it, into a database below the root; a sample in work at the end is finished first. Ends
+    the script where the command is refused."""
     database = database.relative_to(ROOT)  # a database tells where it lay
     (ROOT / database).parent.mkdir(parents=True, exist_ok=True)
     running = subprocess.Popen([BUILD / "bin" / "kvarena", "run", *words, "--quiet", "--set", "output.report=", "--database", database],
@@ -42,3 +44,5 @@ def run(words, database, end=None):
         running.wait()
         if isinstance(stopped, KeyboardInterrupt):
             raise
+    if running.returncode == 2:  # 1: a method failed, which the report says
+        sys.exit(2)
