@@ -164,7 +164,7 @@ Section ranking(const ExperimentData& data, const Chosen& chosen, double share) 
   std::vector<BarValue> bars;
   const std::vector<std::vector<double>> distances = distances_of(chosen.ranked, "");
   const auto ranks =
-      distances.front().empty() ? std::vector<metrics::RankEstimate>() : metrics::bootstrap_ranks(distances);
+      distances.front().size() < 2 ? std::vector<metrics::RankEstimate>() : metrics::bootstrap_ranks(distances);
   for (size_t i = 0; i < chosen.ranked.size(); ++i) {
     const Setting& setting = *chosen.ranked[i];
     const std::string drawn =

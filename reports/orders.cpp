@@ -1,5 +1,8 @@
 #include "reports/orders.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "metrics/statistics.h"
 #include "reports/table.h"
 
@@ -14,8 +17,14 @@ TableRow agreement_row(const Order& a, const Order& b) {
     of_b.push_back(b.distances.at(method));
   }
   const metrics::OrderAgreement found = metrics::kendall_tau(of_a, of_b);
+  std::optional<metrics::Interval> interval;  // of one sample none can be told
+  if (std::min(of_a.front().size(), of_b.front().size()) > 1) interval = found.interval;
   return {.cells = {text_cell(a.name), text_cell(b.name), number_cell(static_cast<double>(of_a.size())),
-                    number_cell(found.tau, found.interval)}};
+                    number_cell(found.tau, interval)}};
+}
+
+bool share_a_method(const Order& a, const Order& b) {
+  return std::ranges::any_of(a.distances, [&](const auto& each) { return b.distances.contains(each.first); });
 }
 
 bool has_samples(const Order& order) { return !order.distances.empty() && !order.distances.begin()->second.empty(); }
@@ -35,7 +44,8 @@ Table agreement_table(const std::vector<std::vector<Order>>& groups) {
   for (const std::vector<Order>& group : groups) {
     for (size_t i = 0; i < group.size(); ++i) {
       for (size_t j = i + 1; j < group.size(); ++j) {
-        if (has_samples(group[i]) && has_samples(group[j])) table.rows.push_back(agreement_row(group[i], group[j]));
+        if (!has_samples(group[i]) || !has_samples(group[j]) || !share_a_method(group[i], group[j])) continue;
+        table.rows.push_back(agreement_row(group[i], group[j]));
       }
     }
   }

@@ -20,7 +20,7 @@ if words[0] == "run":
         ran.write(json.dumps(words) + "\\n")
     database = sqlite3.connect(words[words.index("--database") + 1])
     for table in ("cells (cell_id, model, workload, method, state, superseded)", "runs (run_id, started_at, finished_at)",
-                  "samples (cell_id, sample_id PRIMARY KEY, prompt_sha256, prompt_tokens, output_tokens, finish_reason, active, prediction, run_id)",
+                  "samples (cell_id, sample_id PRIMARY KEY, prompt_sha256, prompt_tokens, output_tokens, finish_reason, active, prediction, run_id, wall_s)",
                   "sample_values (cell_id, sample_id, metric, value, clock, UNIQUE (sample_id, metric))",
                   "series (cell_id, sample_id, name, values_json, clock)"):
         database.execute("CREATE TABLE IF NOT EXISTS " + table)
@@ -28,7 +28,7 @@ if words[0] == "run":
     database.execute("INSERT INTO runs SELECT COUNT(*), '2026-01-01T00:00:00Z', '2026-01-01T00:30:00Z' FROM runs")
     limit = int(words[words.index("--limit") + 1]) if "--limit" in words else 3
     for i in range(min(limit, 3)):
-        database.execute("INSERT OR IGNORE INTO samples SELECT 'c', ?, 'p', 9, 2, 'stop', 1, 'text', MAX(run_id) FROM runs", (f"s{{i}}",))
+        database.execute("INSERT OR IGNORE INTO samples SELECT 'c', ?, 'p', 9, 2, 'stop', 1, 'text', MAX(run_id), 1 FROM runs", (f"s{{i}}",))
         score = float((root / "score.txt").read_text())
         database.execute("INSERT OR IGNORE INTO sample_values VALUES ('c', ?, 'f1', ?, 'none')", (f"s{{i}}", score))
     database.commit()
