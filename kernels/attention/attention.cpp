@@ -158,7 +158,8 @@ void run_item(const AttendArgs& args, const AttentionTable& fast, const Block& b
     visible[r] = r > 0 && g > 0 ? visible[r - 1] : visible_range(problem, run, token);
   }
   const bool packed = run.packed_key_count > 0 || run.packed_value_count > 0;
-  const int64_t work = packed ? packed_work_floats(args.head_dim, dim) : 0;
+  const int64_t rounded = kBlockQueryRows * args.head_dim / 2;
+  const int64_t work = std::max(packed ? packed_work_floats(args.head_dim, dim) : 0, rounded);
   float* scores = scratch.get(kBlockQueryRows * (kChunk + dim) + work);
   float local_max[kBlockQueryRows], local_sum[kBlockQueryRows];
   int32_t low[kBlockQueryRows], high[kBlockQueryRows];
@@ -183,6 +184,7 @@ void run_item(const AttendArgs& args, const AttentionTable& fast, const Block& b
                 run.packed_values,
                 run.packed_value_count,
                 problem.dtype,
+                args.arithmetic,
                 args.head_dim,
                 dim,
                 args.scale,
@@ -317,7 +319,7 @@ Visible visible_range(const AttendProblem& problem, const HeadRun& run, int64_t 
 
 void attend(const AttendArgs& args) {
   require_valid(args);
-  const AttentionTable* fast = KVARENA_ACTIVE_INTEGER_TABLE(attention_table);
+  const AttentionTable* fast = KVARENA_ACTIVE_PAIR_TABLE(attention_table);
   if (fast == nullptr) return attend_reference(args);
   static thread_local Plan plan;
   static thread_local Scratch<float> partial_scratch;
@@ -350,7 +352,7 @@ void init_attention(const AttentionState& state, int64_t q_len, int64_t q_heads,
 }
 
 void merge_attention(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t value_dim) {
-  const AttentionTable* fast = KVARENA_ACTIVE_INTEGER_TABLE(attention_table);
+  const AttentionTable* fast = KVARENA_ACTIVE_PAIR_TABLE(attention_table);
   const auto merge = fast != nullptr ? fast->merge : merge_row_reference;
   for (int64_t r = 0; r < rows; ++r) {
     if (from.sum[r] == 0) continue;

@@ -10,6 +10,9 @@
 //   chunk          512 consecutive listed entries counted from the start of the run; its maximum;
 //                  p = exp(score - maximum); sum of p by 16 lanes (position in the chunk modulo 16, ascending), lanes
 //                  by a fixed tree; output o[c] += p * v[c] over entries ascending by fused multiply-add from 0
+//   Arithmetic::bf16  q and p are rounded to bf16 (the sum of p is not), and products take pairs, the second of both
+//                  first: channels c+1, c of a score, list positions 2j+1, 2j of the chunk for o. Denormal numbers
+//                  count as zero. Entries in bf16 alone, not packed ones
 //   packed keys    grouped along tokens: score = (sum over channels ascending of (q[c] s[c]) * level[c]) + (sum of
 //                  q[c] lo[c] by 16 lanes and a fixed tree). Grouped along channels: over groups ascending,
 //                  score += s * (sum over the group's channels ascending of q[c] level[c]), then += lo * (sum of the
@@ -35,6 +38,7 @@
 
 #include "kernels/attention/query_sums.h"
 #include "kernels/cells/cells.h"
+#include "kernels/common/arithmetic.h"
 #include "kernels/common/dtype.h"
 #include "kernels/quantize/quantize.h"
 
@@ -138,6 +142,7 @@ struct AttendArgs {
   int64_t head_dim = 0;   // size of queries and keys, multiple of 16
   int64_t value_dim = 0;  // size of values and output, multiple of 16; 0 means head_dim
   float scale = 1;
+  Arithmetic arithmetic = Arithmetic::exact;  // with entries in bf16 that are not packed
 };
 
 /// out = 0, max = -inf, sum = 0. With `sinks` [q_heads], every query has seen one entry of this score and value 0 (a

@@ -8,8 +8,10 @@ namespace {
 
 struct Shape {
   int64_t q_heads, kv_heads, head_dim;
+  Arithmetic arithmetic = Arithmetic::exact;
 };
-constexpr Shape kSmol{9, 3, 64};     // SmolLM2-135M
+constexpr Shape kSmol{9, 3, 64};  // SmolLM2-135M
+constexpr Shape kSmolRounded{9, 3, 64, Arithmetic::bf16};
 constexpr Shape kLlama{32, 8, 128};  // Llama-3.1-8B
 
 /// Caches of several layers, so that one layer's turn reads DRAM.
@@ -87,7 +89,7 @@ void attend_loop(benchmark::State& state, const Shape& shape, DType dtype, HeadR
                                 .dtype = dtype,
                                 .causal = true,
                                 .state = memory};
-    attend({{&problem, 1}, shape.q_heads, shape.kv_heads, shape.head_dim, 0, 0.125f});
+    attend({{&problem, 1}, shape.q_heads, shape.kv_heads, shape.head_dim, 0, 0.125f, shape.arithmetic});
     next = (next + 1) % copies;
     benchmark::DoNotOptimize(out.data());
   }
@@ -166,6 +168,7 @@ void decode_args(benchmark::internal::Benchmark* b) {
 }
 BENCHMARK_CAPTURE(attend_decode, smol / f32, kSmol, DType::f32)->Apply(decode_args)->UseRealTime();
 BENCHMARK_CAPTURE(attend_decode, smol / bf16, kSmol, DType::bf16)->Apply(decode_args)->UseRealTime();
+BENCHMARK_CAPTURE(attend_decode, smol / rounded, kSmolRounded, DType::bf16)->Apply(decode_args)->UseRealTime();
 BENCHMARK_CAPTURE(attend_decode, smol / f16, kSmol, DType::f16)->Args({4096, 1})->UseRealTime();
 BENCHMARK_CAPTURE(attend_decode, llama / bf16, kLlama, DType::bf16)->Args({4096, 1})->UseRealTime();
 BENCHMARK_CAPTURE(attend_packed, smol / 8bit, kSmol, along_tokens(8))->Args({4096, 1})->UseRealTime();
@@ -189,6 +192,7 @@ BENCHMARK_CAPTURE(attend_indexed, smol / bf16, kSmol, DType::bf16)
     ->UseRealTime();
 BENCHMARK_CAPTURE(attend_prefill, smol / f32, kSmol, DType::f32)->Arg(512)->Arg(2048)->UseRealTime();
 BENCHMARK_CAPTURE(attend_prefill, smol / bf16, kSmol, DType::bf16)->Arg(512)->Arg(2048)->UseRealTime();
+BENCHMARK_CAPTURE(attend_prefill, smol / rounded, kSmolRounded, DType::bf16)->Arg(512)->Arg(2048)->UseRealTime();
 BENCHMARK_CAPTURE(attend_prefill, llama / bf16, kLlama, DType::bf16)->Arg(512)->UseRealTime();
 
 }  // namespace

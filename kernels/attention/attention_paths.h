@@ -22,6 +22,7 @@ struct ChunkArgs {
   const PackedEntries* packed_values;  // or null
   int64_t packed_value_count;
   DType dtype;
+  Arithmetic arithmetic;
   int64_t head_dim, value_dim;
   float scale;
   int64_t first;         // list position where the chunk starts, a multiple of kChunk
@@ -32,7 +33,7 @@ struct ChunkArgs {
   float* scores;         // scratch [rows][kChunk]
   float* weights;        // null, or where rows of softmax weights are kept, at distance weights_stride
   int64_t weights_stride;
-  float* work;  // scratch of packed_work_floats()
+  float* work;  // scratch of packed_work_floats(), and of the rows of q as pairs of bf16
   float* out;   // [rows][value_dim]
   float* max;   // [rows], -inf where the row sees nothing
   float* sum;   // [rows], 0 where the row sees nothing
@@ -54,7 +55,7 @@ struct AttentionTable {
   void (*merge)(float* out, float* max, float* sum, const float* from_out, float from_max, float from_sum,
                 int64_t value_dim);
 };
-KVARENA_DECLARE_INTEGER_TABLE(AttentionTable, attention_table);
+KVARENA_DECLARE_PAIR_TABLE(AttentionTable, attention_table);
 
 /// List positions low .. high-1 of `run` that query t sees.
 struct Visible {

@@ -18,6 +18,8 @@ constexpr int kScoreRows = 3, kScoreCells = 2;  // 12 half registers
 constexpr int kValueRows = 3, kValueVecs = 2;
 #endif
 constexpr int64_t kValueEntries = 64;
+/// Which of a pair of weights count.
+constexpr uint32_t kLower = 0x0000ffff, kUpper = 0xffff0000, kBoth = 0xffffffff;
 /// Values of a dense run are fetched this many entries ahead: 8 KiB of 64 channels.
 template <class T>
 constexpr int64_t kAheadEntries = sizeof(typename T::Stored) == 4 ? 32 : 64;
@@ -102,10 +104,17 @@ void score_cells(const ChunkArgs& args, const Touch* touches, const Touch* last)
 }
 
 template <class T>
-void score_chunk(const ChunkArgs& args, Span seen) {
+void score_chunk(ChunkArgs args, Span seen) {
   Touch touches[kChunk];
   const int n = find_touches(args.index, args.first, seen.low, seen.high, touches);
   int t = score_packed_cells(args, touches, n);
+  const float* rounded[kBlockQueryRows];
+  for (int64_t row = 0; kRounded<T> && row < args.rows; ++row) {
+    float* pairs = args.work + row * args.head_dim / 2;
+    round_to_pairs(args.q[row], args.head_dim, pairs);
+    rounded[row] = pairs;
+  }
+  if (kRounded<T>) args.q = rounded;
   for (; t + kScoreCells <= n; t += kScoreCells) score_cells<T, kScoreCells>(args, touches + t, touches + n - 1);
   for (; t < n; ++t) score_cells<T, 1>(args, touches + t, touches + n - 1);
 }
@@ -157,6 +166,36 @@ KVARENA_INLINE void fetch_value(const ChunkArgs& args, int64_t p) {
   for (int64_t c = 0; c < args.value_dim; c += 64 / static_cast<int64_t>(sizeof(*value))) fetch(value + c);
 }
 
+/// acc[i][v] += the weight of each row times an entry's channels.
+template <class T, int ROWS, int VECS>
+KVARENA_INLINE void add_entry(const float* weights, const typename T::Stored* value, F32x16 (&acc)[ROWS][VECS]) {
+  F32x16 x[VECS];
+#pragma GCC unroll 4
+  for (int v = 0; v < VECS; ++v) x[v] = load16(T{}, value + v * kLanes);
+#pragma GCC unroll 6
+  for (int i = 0; i < ROWS; ++i) {
+    const F32x16 weight = set16(weights[i * kChunk]);
+#pragma GCC unroll 4
+    for (int v = 0; v < VECS; ++v) acc[i][v] = fma(weight, x[v], acc[i][v]);
+  }
+}
+
+/// acc[i][v] += the pair of weights of each row times two entries' channels; weights outside `mask` count as zero.
+template <int ROWS, int VECS>
+KVARENA_INLINE void add_entries(const float* pairs, const uint16_t* lower, const uint16_t* upper, uint32_t mask,
+                                F32x16 (&acc)[ROWS][VECS]) {
+  F32x16 x[VECS];
+#pragma GCC unroll 4
+  for (int v = 0; v < VECS; ++v) x[v] = load_pairs(lower + v * kLanes, upper + v * kLanes);
+#pragma GCC unroll 6
+  for (int i = 0; i < ROWS; ++i) {
+    F32x16 weight = set16(pairs[i * kChunk]);
+    if (mask != kBoth) weight = bits_of(masked(bits_of(weight), mask));
+#pragma GCC unroll 4
+    for (int v = 0; v < VECS; ++v) acc[i][v] = add_pair(acc[i][v], weight, x[v]);
+  }
+}
+
 /// ROWS rows, VECS vectors of channels, list positions begin .. end-1. The first row tile also asks for what comes
 /// next: of a dense run the same bytes one block later, of a listed run the whole value some entries ahead.
 template <class T, int ROWS, int VECS, bool LISTED>
@@ -176,23 +215,33 @@ void value_tile(const ChunkArgs& args, int64_t row, int64_t channel, int64_t beg
   // part.
   const int64_t distance = args.value_dim == VECS * kLanes ? kAheadEntries<T> : kValueEntries;
   const auto* ahead = row > 0 ? value : value_at<T>(args, begin) + distance * args.value_dim + kValueEntries * channel;
-  for (int64_t p = begin; p < end; ++p, value += args.value_dim, ahead += VECS * kLanes) {
+  const auto next = [&](int64_t p) __attribute__((always_inline)) {
+    const auto* at = value;
     if constexpr (LISTED) {
-      value = value_at<T>(args, p) + channel;
+      at = value_at<T>(args, p) + channel;
       if (row == 0 && channel == 0) fetch_value<T>(args, p + kValueAhead);
     } else {
 #pragma GCC unroll 4
       for (int v = 0; v < VECS * kLanes; v += kLine) fetch(ahead + v);
+      ahead += VECS * kLanes;
+      value += args.value_dim;
     }
-    F32x16 x[VECS];
-#pragma GCC unroll 4
-    for (int v = 0; v < VECS; ++v) x[v] = load16(T{}, value + v * kLanes);
-#pragma GCC unroll 6
-    for (int i = 0; i < ROWS; ++i) {
-      const F32x16 weight = set16(weights[i * kChunk + p]);
-#pragma GCC unroll 4
-      for (int v = 0; v < VECS; ++v) acc[i][v] = fma(weight, x[v], acc[i][v]);
+    return at;
+  };
+  if constexpr (kRounded<T>) {
+    const auto alone = [&](int64_t p) {
+      const auto* entry = next(p);
+      add_entries<ROWS, VECS>(weights + p / 2, entry, entry, p % 2 == 0 ? kLower : kUpper, acc);
+    };
+    int64_t p = begin;
+    if (p % 2 != 0) alone(p++);
+    for (; p + 2 <= end; p += 2) {
+      const auto *lower = next(p), *upper = next(p + 1);
+      add_entries<ROWS, VECS>(weights + p / 2, lower, upper, kBoth, acc);
     }
+    if (p < end) alone(p);
+  } else {
+    for (int64_t p = begin; p < end; ++p) add_entry<T, ROWS, VECS>(weights + p, next(p), acc);
   }
 #pragma GCC unroll 6
   for (int i = 0; i < ROWS; ++i) {
@@ -230,7 +279,7 @@ void value_rows(const ChunkArgs& args, int64_t row, int64_t rows, int64_t begin,
 }
 
 /// One row tile over one block of entries: what only some rows see is added row by row before and after what all see,
-/// so every row takes its entries in ascending order.
+/// so every row takes its entries in ascending order. Pairs are not cut in between.
 template <class T>
 void value_block(const ChunkArgs& args, int64_t row, int64_t rows, int64_t begin, int64_t end) {
   int64_t common_low = begin, common_high = end;
@@ -238,6 +287,8 @@ void value_block(const ChunkArgs& args, int64_t row, int64_t rows, int64_t begin
     common_low = max_of(common_low, args.low[r]);
     common_high = min_of(common_high, args.high[r]);
   }
+  if (kRounded<T>) common_low += common_low % 2;
+  if (kRounded<T>) common_high -= common_high % 2;
   if (common_low >= common_high) {
     for (int64_t r = row; r < row + rows; ++r) {
       value_rows<T>(args, r, 1, max_of(begin, args.low[r]), min_of(end, args.high[r]));
@@ -269,11 +320,20 @@ void value_chunk(const ChunkArgs& args, Span seen) {
       value_packed<F16>(args, seen.low, end);
     }
   }
+  int64_t begin = max_of(seen.low, border);
+  if constexpr (kRounded<T>) {
+    // In place: what lies before is not needed any more.
+    const int64_t first = begin / kLanes * kLanes, last = (seen.high + kLanes - 1) / kLanes * kLanes;
+    for (int64_t row = 0; row < args.rows; ++row) {
+      float* weights = args.scores + row * kChunk;
+      round_to_pairs(weights + first, last - first, weights + first / 2);
+    }
+  }
   // A block is read once when there is one tile of rows and one of channels.
   const bool one_tile = args.rows <= kValueRows && args.value_dim == kValueVecs * kLanes;
   const int64_t block = one_tile ? kChunk : kValueEntries;
-  for (int64_t begin = max_of(seen.low, border); begin < seen.high; begin += block) {
-    const int64_t end = min_of(seen.high, begin + block);
+  for (int64_t end = begin; begin < seen.high; begin = end) {
+    end = min_of(seen.high, begin / block * block + block);
     for (int64_t row = 0; row < args.rows; row += kValueRows) {
       value_block<T>(args, row, min_of(kValueRows, args.rows - row), begin, end);
     }
@@ -300,6 +360,11 @@ void chunk_format(const ChunkArgs& args) {
 }
 
 void chunk(const ChunkArgs& args) {
+  if (args.arithmetic == Arithmetic::bf16 && args.dtype == DType::bf16) {
+    flush_denormals();
+    chunk_format<RoundedBF16>(args);
+    return keep_denormals();
+  }
   with_format(static_cast<int>(args.dtype), [&](auto format) { chunk_format<decltype(format)>(args); });
 }
 

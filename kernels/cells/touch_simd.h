@@ -2,7 +2,7 @@
 // Per-path internal: which cells a list of entries touches, and dot products of query rows with key cells.
 
 #include "kernels/cells/cells.h"
-#include "kernels/common/simd.h"
+#include "kernels/common/pairs_simd.h"
 
 namespace kvarena::kernels {
 namespace {
@@ -45,8 +45,25 @@ KVARENA_INLINE void store_listed(float* to, const int32_t* index, int64_t base, 
   for (int32_t i = 0; i < touch.count; ++i) to[i] = all[index[base + touch.position + i] % kCell];
 }
 
-/// acc[i][j] = sum over channels c ascending of q[i][c] * keys[j][c][lane], by fused multiply-add from 0. Meanwhile the
-/// cells at `next` are fetched (FETCH): a cell is too short a stream for the hardware to foresee the one after it.
+/// Entries in bf16 that are multiplied two channels or two entries at a time, by what was rounded to bf16 too.
+struct RoundedBF16 {
+  using Stored = uint16_t;
+};
+template <class T>
+constexpr bool kRounded = false;
+template <>
+constexpr bool kRounded<RoundedBF16> = true;
+
+/// Sixteen entries' channel at p, or that and the next one.
+template <class T>
+KVARENA_INLINE F32x16 load_channels(T, const typename T::Stored* p) {
+  return load16(T{}, p);
+}
+KVARENA_INLINE F32x16 load_channels(RoundedBF16, const uint16_t* p) { return load_pairs(p); }
+
+/// acc[i][j] = sum over channels c ascending of q[i][c] * keys[j][c][lane], by fused multiply-add from 0; RoundedBF16
+/// takes pairs of channels (pairs_simd.h), and q as pairs. Meanwhile the cells at `next` are fetched (FETCH): a cell is
+/// too short a stream for the hardware to foresee the one after it.
 template <class T, int ROWS, int CELLS, bool FETCH>
 KVARENA_INLINE void dot_tile(const float* const* rows, const typename T::Stored* const* cells,
                              const typename T::Stored* const* next, int64_t head_dim, F32x16 (&acc)[ROWS][CELLS]) {
@@ -61,15 +78,16 @@ KVARENA_INLINE void dot_tile(const float* const* rows, const typename T::Stored*
 #pragma GCC unroll 4
     for (int j = 0; j < CELLS; ++j) sum[i][j] = zero16();
   }
-  const auto channel = [&](int64_t c) __attribute__((always_inline)) {
+  const auto channel = [&](int64_t c) __attribute__((always_inline)) {  // or the pair from there on
     F32x16 k[CELLS];
 #pragma GCC unroll 4
-    for (int j = 0; j < CELLS; ++j) k[j] = load16(T{}, keys[j] + c * kCell);
+    for (int j = 0; j < CELLS; ++j) k[j] = load_channels(T{}, keys[j] + c * kCell);
 #pragma GCC unroll 6
     for (int i = 0; i < ROWS; ++i) {
-      const F32x16 qc = set16(q[i][c]);
+      const F32x16 qc = set16(q[i][kRounded<T> ? c / 2 : c]);
 #pragma GCC unroll 4
-      for (int j = 0; j < CELLS; ++j) sum[i][j] = fma(qc, k[j], sum[i][j]);
+      for (int j = 0; j < CELLS; ++j)
+        sum[i][j] = kRounded<T> ? add_pair(sum[i][j], qc, k[j]) : fma(qc, k[j], sum[i][j]);
     }
   };
   for (int64_t c = 0; c < head_dim; c += 2) {  // two channels are one or two cache lines
@@ -79,6 +97,7 @@ KVARENA_INLINE void dot_tile(const float* const* rows, const typename T::Stored*
       if (sizeof(typename T::Stored) == 4) fetch(ahead[j] + (c + 1) * kCell);
     }
     channel(c);
+    if (kRounded<T>) continue;
     asm volatile("" ::: "memory");  // else the second channel's loads move up and sums spill
     channel(c + 1);
   }

@@ -35,7 +35,7 @@ void run_item(const ColumnSumsArgs& args, const ColumnSumsTable* fast, const Ite
     high[t] = static_cast<int32_t>(std::clamp<int64_t>(visible.high - item.first, 0, item.count));
   }
   static thread_local Scratch<float> floats;
-  float* work_floats = run.packed_key_count > 0 ? floats.get(packed_key_floats(args.head_dim)) : nullptr;
+  float* work_floats = floats.get(packed_key_floats(args.head_dim));
   const ColumnSumsWork work{&args, &problem, item.kv_head, item.first, item.count, low, high, work_floats};
   if (fast != nullptr) {
     fast->run(work);
@@ -63,7 +63,7 @@ void column_sums(const ColumnSumsArgs& args) {
       }
     }
   }
-  const ColumnSumsTable* fast = KVARENA_ACTIVE_TABLE(column_sums_table);
+  const ColumnSumsTable* fast = KVARENA_ACTIVE_PAIR_TABLE(column_sums_table);
   parallel_for(static_cast<int64_t>(items.size()), operations,
                [&](int64_t i) { run_item(args, fast, items[static_cast<size_t>(i)]); });
 }

@@ -42,6 +42,7 @@ struct ColumnSumsArgs {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   float scale = 1;
+  Arithmetic arithmetic = Arithmetic::exact;  // that of the attention that gave lse
 };
 
 void column_sums(const ColumnSumsArgs& args);

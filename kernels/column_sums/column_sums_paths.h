@@ -15,13 +15,13 @@ struct ColumnSumsWork {
   // Visible list positions of query t: low[t] .. high[t]-1, relative to `first`, [q_len].
   const int32_t* low;
   const int32_t* high;
-  float* work;  // scratch of packed_key_floats(head_dim) floats when keys are packed
+  float* work;  // scratch of packed_key_floats(head_dim) floats, and of some rows of q as pairs of bf16
 };
 
 struct ColumnSumsTable {
   void (*run)(const ColumnSumsWork& work);
 };
-KVARENA_DECLARE_TABLE(ColumnSumsTable, column_sums_table);
+KVARENA_DECLARE_PAIR_TABLE(ColumnSumsTable, column_sums_table);
 
 void column_sums_reference(const ColumnSumsWork& work);
 

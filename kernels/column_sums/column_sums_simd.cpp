@@ -29,8 +29,14 @@ void add_lanes(const ColumnSumsWork& work, int64_t t, int64_t h, const Touch& to
   store16(sums, add(load16(sums, seen), p), seen);
 }
 
+/// Some rows of queries, rounded where products are.
+struct QueryTile {
+  const float* q[kRows];
+};
+
+/// ROWS rows from row `row` on, of which `q` are the queries.
 template <class T, int ROWS, int CELLS>
-void tile(const ColumnSumsWork& work, int64_t row, const Touch* touches) {
+void tile(const ColumnSumsWork& work, int64_t row, const float* const* q, const Touch* touches) {
   const int64_t d = work.args->head_dim, group = work.args->q_heads / work.args->kv_heads;
   const ColumnSumsProblem& problem = *work.problem;
   const int64_t packed_cells = cells_for(problem.runs[work.kv_head].packed_key_count);
@@ -39,11 +45,6 @@ void tile(const ColumnSumsWork& work, int64_t row, const Touch* touches) {
     keys[j] = static_cast<const typename T::Stored*>(problem.runs[work.kv_head].keys) +
               (touches[j].cell - packed_cells) * kCell * d;
     next[j] = keys[j] + CELLS * kCell * d;
-  }
-  const float* q[ROWS];
-  for (int i = 0; i < ROWS; ++i) {
-    const int64_t t = (row + i) / group, h = work.kv_head * group + (row + i) % group;
-    q[i] = problem.q + t * problem.q_token_stride + h * problem.q_head_stride;
   }
   F32x16 acc[ROWS][CELLS];
   dot_tile<T, ROWS, CELLS, true>(q, keys, next, d, acc);
@@ -54,13 +55,35 @@ void tile(const ColumnSumsWork& work, int64_t row, const Touch* touches) {
 }
 
 template <class T, int CELLS>
-void tiles(const ColumnSumsWork& work, int64_t row, int64_t rows, const Touch* touches) {
+void tiles(const ColumnSumsWork& work, int64_t row, int64_t rows, const QueryTile& queries, const Touch* touches) {
   const int64_t group = work.args->q_heads / work.args->kv_heads;
   const int64_t begin = touches[0].position, end = touches[CELLS - 1].position + touches[CELLS - 1].count;
   // Both ends of what a query sees only move forward with the queries.
   if (work.high[(row + rows - 1) / group] <= begin || work.low[row / group] >= end) return;
-  for (; rows >= kRows; rows -= kRows, row += kRows) tile<T, kRows, CELLS>(work, row, touches);
-  for (; rows > 0; --rows, ++row) tile<T, 1, CELLS>(work, row, touches);
+  if (rows == kRows) return tile<T, kRows, CELLS>(work, row, queries.q, touches);
+  for (int64_t i = 0; i < rows; ++i) tile<T, 1, CELLS>(work, row + i, queries.q + i, touches);
+}
+
+/// Where the query of a row lies.
+KVARENA_INLINE const float* query_at(const ColumnSumsWork& work, int64_t row) {
+  const int64_t group = work.args->q_heads / work.args->kv_heads;
+  const ColumnSumsProblem& problem = *work.problem;
+  return problem.q + row / group * problem.q_token_stride +
+         (work.kv_head * group + row % group) * problem.q_head_stride;
+}
+
+template <class T>
+QueryTile queries_of(const ColumnSumsWork& work, int64_t row, int64_t rows) {
+  QueryTile tile;
+  for (int64_t i = 0; i < rows; ++i) {
+    tile.q[i] = query_at(work, row + i);
+    if constexpr (kRounded<T>) {
+      float* pairs = work.work + i * work.args->head_dim / 2;
+      round_to_pairs(tile.q[i], work.args->head_dim, pairs);
+      tile.q[i] = pairs;
+    }
+  }
+  return tile;
 }
 
 /// All queries against one touched cell of packed keys.
@@ -74,10 +97,7 @@ void run_packed(const ColumnSumsWork& work, const Touch& touch) {
   for (int64_t row = 0; row < rows; row += kPackedRows) {
     const int64_t some = min_of(kPackedRows, rows - row);
     const float* q[kPackedRows];
-    for (int64_t i = 0; i < some; ++i) {
-      const int64_t t = (row + i) / group, h = work.kv_head * group + (row + i) % group;
-      q[i] = problem.q + t * problem.q_token_stride + h * problem.q_head_stride;
-    }
+    for (int64_t i = 0; i < some; ++i) q[i] = query_at(work, row + i);
     dot_packed<1>(keys, q, some, &touch, fused ? nullptr : work.work, queries, [&](int i, int, F32x16 dot) {
       add_lanes(work, (row + i) / group, work.kv_head * group + (row + i) % group, touch, dot);
     });
@@ -94,13 +114,19 @@ void run_format(const ColumnSumsWork& work) {
   const int64_t rows = work.problem->q_len * (work.args->q_heads / work.args->kv_heads);
   for (int64_t row = 0; row < rows; row += kRows) {
     const int64_t some = min_of(kRows, rows - row);
+    const QueryTile queries = queries_of<T>(work, row, some);
     int t = dense;
-    for (; t + kCells <= n; t += kCells) tiles<T, kCells>(work, row, some, touches + t);
-    for (; t < n; ++t) tiles<T, 1>(work, row, some, touches + t);
+    for (; t + kCells <= n; t += kCells) tiles<T, kCells>(work, row, some, queries, touches + t);
+    for (; t < n; ++t) tiles<T, 1>(work, row, some, queries, touches + t);
   }
 }
 
 void run(const ColumnSumsWork& work) {
+  if (work.args->arithmetic == Arithmetic::bf16 && work.problem->dtype == DType::bf16) {
+    flush_denormals();
+    run_format<RoundedBF16>(work);
+    return keep_denormals();
+  }
   with_format(static_cast<int>(work.problem->dtype), [&](auto format) { run_format<decltype(format)>(work); });
 }
 

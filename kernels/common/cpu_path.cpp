@@ -50,7 +50,10 @@ std::vector<CpuPath> find_paths() {
       paths.push_back(CpuPath::avx512);
       if (__builtin_cpu_supports("avx512vnni")) {
         paths.push_back(CpuPath::avx512vnni);
-        if (has_tiles()) paths.push_back(CpuPath::amx);
+        if (__builtin_cpu_supports("avx512bf16")) {
+          paths.push_back(CpuPath::avx512bf16);
+          if (has_tiles()) paths.push_back(CpuPath::amx);
+        }
       }
     }
   }
@@ -76,6 +79,7 @@ const char* name_of(CpuPath path) {
     case CpuPath::avx2: return "avx2";
     case CpuPath::avx512: return "avx512";
     case CpuPath::avx512vnni: return "avx512vnni";
+    case CpuPath::avx512bf16: return "avx512bf16";
     case CpuPath::amx: return "amx";
   }
   return "?";

@@ -10,7 +10,9 @@
 
 #include <cstdint>
 
-#if defined(__AVX512VNNI__) && defined(KVARENA_SIMD_AVX512)
+#if defined(__AVX512BF16__) && defined(KVARENA_SIMD_AVX512)
+#define KVARENA_SIMD_PATH avx512bf16
+#elif defined(__AVX512VNNI__) && defined(KVARENA_SIMD_AVX512)
 #define KVARENA_SIMD_PATH avx512vnni
 #elif defined(__AVX512F__) && defined(KVARENA_SIMD_AVX512)
 #define KVARENA_SIMD_PATH avx512

@@ -132,11 +132,12 @@ void write_empty(const MatmulArgs& args) {
 
 }  // namespace
 
-const ProductTable& products_of(const MatmulTable& fast, DType dtype) {
+const ProductTable& products_of(const MatmulTable& fast, const PackedMatrix& w) {
 #if defined(KVARENA_X86_PATHS)
-  if (active_cpu_path() == CpuPath::amx && dtype == DType::bf16) return amx::tile_products;
+  if (w.arithmetic() == Arithmetic::bf16) return *KVARENA_ACTIVE_PAIR_TABLE(rounded_products);
+  if (active_cpu_path() == CpuPath::amx && w.dtype() == DType::bf16) return amx::tile_products;
 #else
-  static_cast<void>(dtype);
+  static_cast<void>(w);
 #endif
   return fast.floats;
 }
@@ -158,7 +159,7 @@ void matmul(const MatmulArgs& args) {
   if (fast == nullptr) {
     return parallel_for(args.m, args.m * args.w->k() * args.w->n(), [&](int64_t row) { matmul_reference(args, row); });
   }
-  const ProductTable& products = products_of(*fast, args.w->dtype());
+  const ProductTable& products = products_of(*fast, *args.w);
   if (args.m <= products.few_rows) return stream_rows(products, args);
   block_rows(*fast, products, args);
 }

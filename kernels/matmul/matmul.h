@@ -6,11 +6,16 @@
 // exactly. So a row of y has the same bits whatever other rows, columns or threads are in the call, on every SIMD path
 // but amx. (The reference path accumulates in double and rounds once.)
 //
-// On the amx path bf16 weights are multiplied in tiles. x is cut into three bf16 pieces, the upper, middle and lower
-// eight bits of its significand, which lose nothing of it above 2^-110. For every 32 steps of depth in ascending order
-// y takes the products of the upper pieces, then of the middle ones, then of the lower ones: each time the even steps
-// and the odd steps are summed apart from 0 by fused multiply-adds, and y takes the sum of both sums. Denormal numbers
-// count as zero. There too a row's bits are its own.
+// With Arithmetic::bf16, x is rounded to bf16 as bf16 weights are, to nearest even, and y takes two steps of depth
+// after another: x[i, c+1] * w[j, c+1] and then x[i, c] * w[j, c] for c = 0, 2, 4 .. (of an odd k the last is alone),
+// each by one fused multiply-add of which denormal operands and results count as zero. That is what VDPBF16PS computes,
+// which runs at twice the rate of floats; every SIMD path gives its bits, amx included.
+//
+// On the amx path exact products with bf16 weights are computed in tiles. x is cut into three bf16 pieces, the upper,
+// middle and lower eight bits of its significand, which lose nothing of it above 2^-110. For every 32 steps of depth in
+// ascending order y takes the products of the upper pieces, then of the middle ones, then of the lower ones: each time
+// the even steps and the odd steps are summed apart from 0 by fused multiply-adds, and y takes the sum of both sums.
+// Denormal numbers count as zero. There too a row's bits are its own.
 //
 // Cost: 2*m*n*k flops, three times that in tiles; n*k*size bytes of weights once for few rows (48, with AVX2 12, in
 // tiles 16), above that once per 192 rows.
@@ -19,6 +24,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "kernels/common/arithmetic.h"
 #include "kernels/common/dtype.h"
 
 namespace kvarena::kernels {
@@ -34,12 +40,13 @@ class PackedMatrix {
   static constexpr int64_t kTileDepth = 32;  // steps of depth of a tile product
 
   PackedMatrix() = default;
-  /// A matrix of zeros. n, k >= 0.
-  PackedMatrix(int64_t n, int64_t k, DType dtype);
+  /// A matrix of zeros. n, k >= 0. Arithmetic::bf16 needs weights in bf16.
+  PackedMatrix(int64_t n, int64_t k, DType dtype, Arithmetic arithmetic = Arithmetic::exact);
 
   [[nodiscard]] int64_t n() const { return n_; }
   [[nodiscard]] int64_t k() const { return k_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
+  [[nodiscard]] Arithmetic arithmetic() const { return arithmetic_; }
   [[nodiscard]] int64_t panels() const { return (n_ + kPanel - 1) / kPanel; }
   /// Steps of depth that a panel takes in memory, padding included.
   [[nodiscard]] int64_t stored_k() const { return stored_k(k_, dtype_); }
@@ -74,11 +81,13 @@ class PackedMatrix {
   };
   int64_t n_ = 0, k_ = 0;
   DType dtype_ = DType::f32;
+  Arithmetic arithmetic_ = Arithmetic::exact;
   std::unique_ptr<void, Free> data_;
 };
 
 /// Packs all of w [n, k] (rows contiguous).
-[[nodiscard]] PackedMatrix pack_weights(const float* w, int64_t n, int64_t k, DType dtype);
+[[nodiscard]] PackedMatrix pack_weights(const float* w, int64_t n, int64_t k, DType dtype,
+                                        Arithmetic arithmetic = Arithmetic::exact);
 
 struct MatmulArgs {
   const float* x = nullptr;  // [m, k], row i at x + i * x_stride

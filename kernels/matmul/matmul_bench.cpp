@@ -5,13 +5,13 @@ namespace kvarena::kernels {
 namespace {
 
 /// m rows times [n, k]; few rows are bound by the weights' bytes, many by arithmetic.
-void matmul_bench(benchmark::State& state, DType dtype, bool cold) {
+void matmul_bench(benchmark::State& state, DType dtype, bool cold, Arithmetic arithmetic = Arithmetic::exact) {
   const int64_t m = state.range(0), n = state.range(1), k = state.range(2);
   const std::vector<float> w = bench::numbers(n * k, 1), x = bench::numbers(m * k, 2);
   std::vector<PackedMatrix> matrices;
   const int64_t bytes = n * k * size_of(dtype);
   for (int64_t i = 0; i < (cold ? bench::copies_for(bytes) : 1); ++i) {
-    matrices.push_back(pack_weights(w.data(), n, k, dtype));
+    matrices.push_back(pack_weights(w.data(), n, k, dtype, arithmetic));
   }
   std::vector<float> y(static_cast<size_t>(m * n));
   bench::Yardstick yardstick(state);
@@ -39,8 +39,10 @@ void many(benchmark::internal::Benchmark* b) {
 }
 BENCHMARK_CAPTURE(matmul_bench, few_rows / f32, DType::f32, true)->Apply(few)->UseRealTime();
 BENCHMARK_CAPTURE(matmul_bench, few_rows / bf16, DType::bf16, true)->Apply(few)->UseRealTime();
+BENCHMARK_CAPTURE(matmul_bench, few_rows / rounded, DType::bf16, true, Arithmetic::bf16)->Apply(few)->UseRealTime();
 BENCHMARK_CAPTURE(matmul_bench, many_rows / f32, DType::f32, false)->Apply(many)->UseRealTime();
 BENCHMARK_CAPTURE(matmul_bench, many_rows / bf16, DType::bf16, false)->Apply(many)->UseRealTime();
+BENCHMARK_CAPTURE(matmul_bench, many_rows / rounded, DType::bf16, false, Arithmetic::bf16)->Apply(many)->UseRealTime();
 
 }  // namespace
 }  // namespace kvarena::kernels

@@ -57,8 +57,11 @@ namespace amx {
 extern const ProductTable tile_products;  // for bf16 weights
 }
 
-/// The functions that multiply weights of a format on the active path.
-[[nodiscard]] const ProductTable& products_of(const MatmulTable& fast, DType dtype);
+/// For weights whose products are rounded to bf16.
+KVARENA_DECLARE_PAIR_TABLE(ProductTable, rounded_products);
+
+/// The functions that multiply by these weights on the active path.
+[[nodiscard]] const ProductTable& products_of(const MatmulTable& fast, const PackedMatrix& w);
 
 /// Steps depth .. depth+steps-1 of a panel, steps <= products.depth: where they are stored, or as floats [steps, 32]
 /// in `wide`.

@@ -6,11 +6,14 @@ namespace kvarena::kernels {
 
 void matmul_reference(const MatmulArgs& args, int64_t row) {
   const PackedMatrix& w = *args.w;
-  const float* x = args.x + row * args.x_stride;
+  std::vector<float> x(args.x + row * args.x_stride, args.x + row * args.x_stride + w.k());
+  if (w.arithmetic() == Arithmetic::bf16) {
+    for (float& each : x) each = bf16_to_f32(f32_to_bf16(each));
+  }
   for (int64_t j = 0; j < w.n(); ++j) {
     double sum = 0;
     for (int64_t c = 0; c < w.k(); ++c) {
-      sum += static_cast<double>(x[c]) * load_element(w.data(), w.dtype(), w.element(j, c));
+      sum += static_cast<double>(x[static_cast<size_t>(c)]) * load_element(w.data(), w.dtype(), w.element(j, c));
     }
     if (args.bias != nullptr) sum += args.bias[j];
     args.y[row * args.y_stride + j] = static_cast<float>(sum);

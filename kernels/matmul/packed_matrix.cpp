@@ -5,8 +5,10 @@
 
 namespace kvarena::kernels {
 
-PackedMatrix::PackedMatrix(int64_t n, int64_t k, DType dtype) : n_(n), k_(k), dtype_(dtype) {
+PackedMatrix::PackedMatrix(int64_t n, int64_t k, DType dtype, Arithmetic arithmetic)
+    : n_(n), k_(k), dtype_(dtype), arithmetic_(arithmetic) {
   require(n >= 0 && k >= 0, "PackedMatrix: negative size");
+  require(arithmetic == Arithmetic::exact || dtype == DType::bf16, "PackedMatrix: bf16 arithmetic needs bf16 weights");
   const size_t size = static_cast<size_t>(bytes());
   if (size == 0) return;
   data_.reset(std::aligned_alloc(64, (size + 63) / 64 * 64));
@@ -39,8 +41,8 @@ void PackedMatrix::unpack_row(int64_t row, float* out) const {
   for (int64_t c = 0; c < k_; ++c) out[c] = load_element(data_.get(), dtype_, element(row, c));
 }
 
-PackedMatrix pack_weights(const float* w, int64_t n, int64_t k, DType dtype) {
-  PackedMatrix packed(n, k, dtype);
+PackedMatrix pack_weights(const float* w, int64_t n, int64_t k, DType dtype, Arithmetic arithmetic) {
+  PackedMatrix packed(n, k, dtype, arithmetic);
   packed.pack_rows(0, n, w, k);
   return packed;
 }

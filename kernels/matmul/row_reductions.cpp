@@ -65,7 +65,7 @@ void row_magnitudes(const Rows& rows, const PackedMatrix& w, float* sums) {
           std::accumulate(y.begin(), y.end(), 0.0, [](double sum, float each) { return sum + std::fabs(each); }));
     });
   }
-  const ProductTable& products = products_of(*fast, w.dtype());
+  const ProductTable& products = products_of(*fast, w);
   for_tiles(products, rows, w, [&](int64_t row, int64_t count, const float* tile) {
     static thread_local Scratch<float> scratch;
     const int64_t cells = products.tile_rows * kPanel;
@@ -94,7 +94,7 @@ void row_peaks(const Rows& rows, const PackedMatrix& w, float* largest, int32_t*
       column[row] = static_cast<int32_t>(peak - y.begin());
     });
   }
-  const ProductTable& products = products_of(*fast, w.dtype());
+  const ProductTable& products = products_of(*fast, w);
   for_tiles(products, rows, w, [&](int64_t row, int64_t count, const float* tile) {
     static thread_local Scratch<float> scratch;
     constexpr float kNone = -std::numeric_limits<float>::infinity();

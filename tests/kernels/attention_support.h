@@ -9,6 +9,7 @@ namespace kvarena::kernels::test {
 struct Shape {
   int64_t q_heads = 6, kv_heads = 2, head_dim = 64, value_dim = 64;
   DType dtype = DType::f32;
+  Arithmetic arithmetic = Arithmetic::exact;
 };
 
 /// Keys and values of all kv heads, `entries` each, from a seed.
@@ -92,7 +93,8 @@ inline void attend_one(const Shape& shape, const AttendProblem& problem) {
           shape.kv_heads,
           shape.head_dim,
           shape.value_dim,
-          1 / std::sqrt(static_cast<float>(shape.head_dim))});
+          1 / std::sqrt(static_cast<float>(shape.head_dim)),
+          shape.arithmetic});
 }
 
 }  // namespace kvarena::kernels::test

@@ -35,18 +35,21 @@ Result run(const Shape& shape, const std::vector<float>& q, int64_t q_len, const
   return {memory.out, memory.lse};
 }
 
-/// Scores are about N(0,1), so weights and values are of size one: 2e-5 is a hundred roundings.
-void expect_agrees(const Result& got, const Result& want, const std::string& what) {
-  expect_close(got.out, want.out, 2e-5, 1e-5, what + " out");
-  expect_close(got.lse, want.lse, 2e-5, 1e-6, what + " lse");
+/// Scores are about N(0,1), so weights and values are of size one: 2e-5 is a hundred roundings, of bf16 numbers 2^-6
+/// four.
+void expect_agrees(const Result& got, const Result& want, const std::string& what,
+                   Arithmetic arithmetic = Arithmetic::exact) {
+  const double absolute = arithmetic == Arithmetic::bf16 ? 0x1p-6 : 2e-5;
+  expect_close(got.out, want.out, absolute, 1e-5, what + " out");
+  expect_close(got.lse, want.lse, absolute, 1e-6, what + " lse");
 }
 
 TEST(Attention, EveryPathAgreesWithTheReferenceOverTheGrid) {
   for (const auto& [q_heads, kv_heads] : {std::pair<int64_t, int64_t>{2, 2}, {6, 2}, {4, 1}, {7, 1}}) {
     for (const int64_t head_dim : {64, 80, 128}) {
       for (const int64_t entries : {0, 1, 15, 16, 17, 511, 512, 513, 1100}) {
-        for (const DType dtype : test::kDTypes) {
-          const Shape shape{q_heads, kv_heads, head_dim, head_dim, dtype};
+        for (const auto& [dtype, arithmetic] : test::kKinds) {
+          const Shape shape{q_heads, kv_heads, head_dim, head_dim, dtype, arithmetic};
           const Layer layer(shape, entries, 100 + static_cast<uint64_t>(entries));
           const std::vector<HeadRun> runs = layer.runs();
           for (const int64_t q_len : {1, 5}) {
@@ -59,7 +62,7 @@ TEST(Attention, EveryPathAgreesWithTheReferenceOverTheGrid) {
             }
             for (const CpuPath path : test::simd_paths()) {
               const ScopedCpuPath forced(path);
-              expect_agrees(run(shape, q, q_len, runs, true), want, describe(shape, q_len, entries, path));
+              expect_agrees(run(shape, q, q_len, runs, true), want, describe(shape, q_len, entries, path), arithmetic);
             }
           }
         }
@@ -99,8 +102,9 @@ TEST(Attention, KeysAndValuesMayDifferInWidth) {
 }
 
 TEST(Attention, PrefillVerificationAndDecodeGiveTheSameBits) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Shape shape{6, 2, 64, 64, dtype};
+  for (const auto& [dtype, arithmetic] : test::kKinds) {
+    if (dtype == DType::f16) continue;
+    const Shape shape{6, 2, 64, 64, dtype, arithmetic};
     constexpr int64_t n = 1050;
     const Layer layer(shape, n, 8);
     const int64_t token = shape.q_heads * shape.head_dim;
@@ -160,19 +164,20 @@ TEST(Attention, ASequenceHasTheSameBitsAloneAndInARaggedBatch) {
   }
 }
 
-TEST(Attention, Avx2AndAvx512GiveEqualBits) {
-  if (test::simd_paths().size() < 2) GTEST_SKIP() << "this CPU has fewer than two SIMD paths";
-  for (const DType dtype : test::kDTypes) {
-    const Shape shape{7, 1, 80, 80, dtype};
+TEST(Attention, EveryPathGivesEqualBits) {
+  for (const test::Kind& kind : test::kKinds) {
+    const Shape shape{7, 1, 80, 80, kind.dtype, kind.arithmetic};
     const Layer layer(shape, 1234, 5);
     const std::vector<float> q = normal(20 * 7 * 80, 6);
     const auto with = [&](CpuPath path) {
       const ScopedCpuPath forced(path);
       return run(shape, q, 20, layer.runs(), true);
     };
-    const Result a = with(CpuPath::avx2), b = with(CpuPath::avx512);
-    expect_same_bits(a.out, b.out, name_of(dtype));
-    expect_same_bits(a.lse, b.lse, name_of(dtype));
+    for (const CpuPath path : test::simd_paths()) {
+      const Result a = with(test::simd_paths().front()), b = with(path);
+      expect_same_bits(a.out, b.out, name_of(path) + (" " + test::describe(kind)));
+      expect_same_bits(a.lse, b.lse, name_of(path) + (" " + test::describe(kind)));
+    }
   }
 }
 
@@ -198,8 +203,10 @@ TEST(Attention, RaggedHeadsEachSeeTheirOwnEntries) {
   }
 }
 
-TEST(Attention, AnIndexOfEverythingGivesTheBitsOfTheDenseRun) {
-  const Shape shape{6, 2, 64, 64, DType::bf16};
+class IndexedAttention : public ::testing::TestWithParam<test::Kind> {};
+
+TEST_P(IndexedAttention, AnIndexOfEverythingGivesTheBitsOfTheDenseRun) {
+  const Shape shape{6, 2, 64, 64, GetParam().dtype, GetParam().arithmetic};
   const Layer layer(shape, 1111, 14);
   std::vector<int32_t> all(1111);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i);
@@ -215,8 +222,8 @@ TEST(Attention, AnIndexOfEverythingGivesTheBitsOfTheDenseRun) {
   }
 }
 
-TEST(Attention, AnIndexedRunEqualsTheGatheredRun) {
-  const Shape shape{6, 2, 64, 64, DType::f32};
+TEST_P(IndexedAttention, ARunOfListedEntriesEqualsTheGatheredRun) {
+  const Shape shape{6, 2, 64, 64, GetParam().dtype, GetParam().arithmetic};
   constexpr int64_t n = 2000;
   const Layer layer(shape, n, 16);
   // Single entries, whole pages at odd list positions, a partial page at the end.
@@ -236,10 +243,10 @@ TEST(Attention, AnIndexedRunEqualsTheGatheredRun) {
       from.index = index.data();
       from.index_count = count;
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
-        memory.emplace_back(static_cast<size_t>(cell_bytes(count, 64, DType::f32) / 4));
+        memory.emplace_back(static_cast<size_t>(cell_bytes(count, 64, shape.dtype) / 4));
         void* source = const_cast<void*>(kind == CellKind::keys ? from.keys : from.values);
-        gather_entries({kind, DType::f32, 64, source}, index.data(), count,
-                       {kind, DType::f32, 64, memory.back().data()}, 0);
+        gather_entries({kind, shape.dtype, 64, source}, index.data(), count,
+                       {kind, shape.dtype, 64, memory.back().data()}, 0);
       }
       gathered[static_cast<size_t>(h)] = {memory[memory.size() - 2].data(), memory.back().data(), count};
     }
@@ -250,8 +257,8 @@ TEST(Attention, AnIndexedRunEqualsTheGatheredRun) {
   }
 }
 
-TEST(Attention, AnIndexedCausalRunHidesLaterEntries) {
-  const Shape shape{2, 1, 64, 64, DType::f32};
+TEST_P(IndexedAttention, ACausalRunHidesLaterEntries) {
+  const Shape shape{2, 1, 64, 64, GetParam().dtype, GetParam().arithmetic};
   const Layer layer(shape, 300, 19);
   const std::vector<int32_t> index{0, 5, 290, 295, 296, 297, 298, 299};
   std::vector<HeadRun> runs = layer.runs();
@@ -270,6 +277,10 @@ TEST(Attention, AnIndexedCausalRunHidesLaterEntries) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, IndexedAttention, ::testing::ValuesIn(test::kKinds), [](const auto& info) {
+  return std::string(name_of(info.param.dtype)) + (info.param.arithmetic == Arithmetic::bf16 ? "_rounded" : "");
+});
 
 TEST(Attention, ASlidingWindowSeesItsLastEntriesOnly) {
   const Shape shape{6, 2, 64, 64, DType::f32};

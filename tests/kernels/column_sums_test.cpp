@@ -32,15 +32,17 @@ std::vector<float> sums_of(const Shape& shape, const float* q, int64_t q_len, co
                shape.q_heads,
                shape.kv_heads,
                shape.head_dim,
-               1 / std::sqrt(static_cast<float>(shape.head_dim))});
+               1 / std::sqrt(static_cast<float>(shape.head_dim)),
+               shape.arithmetic});
   return sums;
 }
 
 TEST(ColumnSums, EveryPathAgreesWithTheReference) {
   for (const int64_t n : {1, 15, 17, 300, 513}) {
-    for (const DType dtype : test::kDTypes) {
-      const Shape shape{6, 2, 64, 64, dtype};
+    for (const auto& [dtype, arithmetic] : test::kKinds) {
+      const Shape shape{6, 2, 64, 64, dtype, arithmetic};
       const Layer layer(shape, n, 3);
+      const double rounding = arithmetic == Arithmetic::bf16 ? 0x1p-7 : 0;
       for (const int64_t q_len : {int64_t{1}, std::min<int64_t>(n, 32), n}) {
         const std::vector<float> q = normal(q_len * 384, 4);
         const std::vector<float> lse = lse_of(shape, q, q_len, layer.runs(), true);
@@ -51,7 +53,7 @@ TEST(ColumnSums, EveryPathAgreesWithTheReference) {
         }
         for (const CpuPath path : test::simd_paths()) {
           const ScopedCpuPath forced(path);
-          expect_close(sums_of(shape, q.data(), q_len, lse.data(), layer.runs(), true), want, 1e-5, 2e-5,
+          expect_close(sums_of(shape, q.data(), q_len, lse.data(), layer.runs(), true), want, 1e-5, 2e-5 + rounding,
                        name_of(path));
         }
       }
@@ -60,17 +62,19 @@ TEST(ColumnSums, EveryPathAgreesWithTheReference) {
 }
 
 TEST(ColumnSums, ProbabilitiesOfEveryQuerySumToOne) {
-  const Shape shape{6, 2, 64, 64, DType::bf16};
-  const Layer layer(shape, 700, 5);
-  const std::vector<float> q = normal(700 * 384, 6);
-  for (const CpuPath path : test::simd_paths()) {
-    const ScopedCpuPath forced(path);
-    const std::vector<float> lse = lse_of(shape, q, 700, layer.runs(), true);
-    const std::vector<float> sums = sums_of(shape, q.data(), 700, lse.data(), layer.runs(), true);
-    for (int64_t h = 0; h < 6; ++h) {
-      double total = 0;
-      for (int64_t e = 0; e < 700; ++e) total += sums[static_cast<size_t>(h * 700 + e)];
-      EXPECT_NEAR(total, 700, 0.01) << name_of(path) << " head " << h;
+  for (const Arithmetic arithmetic : {Arithmetic::exact, Arithmetic::bf16}) {
+    const Shape shape{6, 2, 64, 64, DType::bf16, arithmetic};
+    const Layer layer(shape, 700, 5);
+    const std::vector<float> q = normal(700 * 384, 6);
+    for (const CpuPath path : test::simd_paths()) {
+      const ScopedCpuPath forced(path);
+      const std::vector<float> lse = lse_of(shape, q, 700, layer.runs(), true);
+      const std::vector<float> sums = sums_of(shape, q.data(), 700, lse.data(), layer.runs(), true);
+      for (int64_t h = 0; h < 6; ++h) {
+        double total = 0;
+        for (int64_t e = 0; e < 700; ++e) total += sums[static_cast<size_t>(h * 700 + e)];
+        EXPECT_NEAR(total, 700, 0.01) << name_of(path) << " head " << h;
+      }
     }
   }
 }

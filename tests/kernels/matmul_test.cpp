@@ -11,6 +11,7 @@ namespace {
 
 using test::expect_close;
 using test::expect_same_bits;
+using test::Kind;
 using test::normal;
 
 struct Case {
@@ -26,9 +27,14 @@ std::vector<float> run(const PackedMatrix& w, const std::vector<float>& x, int64
   return y;
 }
 
-std::string describe(const Case& c, DType dtype, CpuPath path) {
-  return std::string(name_of(path)) + " " + name_of(dtype) + " m=" + std::to_string(c.m) + " n=" + std::to_string(c.n) +
-         " k=" + std::to_string(c.k);
+PackedMatrix packed_as(const Kind& kind, const std::vector<float>& w, int64_t n, int64_t k) {
+  return pack_weights(w.data(), n, k, kind.dtype, kind.arithmetic);
+}
+
+std::string describe(const Kind& kind, CpuPath path) { return std::string(name_of(path)) + " " + test::describe(kind); }
+
+std::string describe(const Case& c, const Kind& kind, CpuPath path) {
+  return describe(kind, path) + " m=" + std::to_string(c.m) + " n=" + std::to_string(c.n) + " k=" + std::to_string(c.k);
 }
 
 TEST(Matmul, EveryPathAgreesWithTheReference) {
@@ -52,8 +58,8 @@ TEST(Matmul, EveryPathAgreesWithTheReference) {
                         {3, 5, 0, 0, 0, true}};
   for (const Case& c : cases) {
     const std::vector<float> w = normal(c.n * c.k, 1), x = normal(c.m * (c.k + c.x_pad), 2), bias = normal(c.n, 3);
-    for (const DType dtype : test::kDTypes) {
-      const PackedMatrix packed = pack_weights(w.data(), c.n, c.k, dtype);
+    for (const Kind& kind : test::kKinds) {
+      const PackedMatrix packed = packed_as(kind, w, c.n, c.k);
       const float* b = c.bias ? bias.data() : nullptr;
       std::vector<float> want;
       {
@@ -65,7 +71,7 @@ TEST(Matmul, EveryPathAgreesWithTheReference) {
         // k products of unit size: error grows as sqrt(k) roundings of a sum of size sqrt(k)
         const double tolerance = 1e-6 * static_cast<double>(c.k + 1);
         expect_close(run(packed, x, c.m, c.k + c.x_pad, c.n + c.y_pad, b), want, tolerance, 1e-6,
-                     describe(c, dtype, path));
+                     describe(c, kind, path));
       }
     }
   }
@@ -76,8 +82,8 @@ TEST(RowReductions, AreThoseOfTheProduct) {
                         {25, 65, 300}, {4, 0, 8},      {0, 8, 8},     {3, 5, 0}};
   for (const Case& c : cases) {
     const std::vector<float> w = normal(c.n * c.k, 4), x = normal(c.m * (c.k + c.x_pad), 5);
-    for (const DType dtype : test::kDTypes) {
-      const PackedMatrix packed = pack_weights(w.data(), c.n, c.k, dtype);
+    for (const Kind& kind : test::kKinds) {
+      const PackedMatrix packed = packed_as(kind, w, c.n, c.k);
       for (const CpuPath path : available_cpu_paths()) {
         const ScopedCpuPath forced(path);
         const std::vector<float> y = run(packed, x, c.m, c.k + c.x_pad, c.n, nullptr);
@@ -85,19 +91,19 @@ TEST(RowReductions, AreThoseOfTheProduct) {
         for (size_t i = 0; i < y.size(); ++i) want[i / static_cast<size_t>(c.n)] += std::fabs(y[i]);
         const Rows rows{x.data(), c.m, c.k + c.x_pad};
         row_magnitudes(rows, packed, got.data());
-        expect_close(got, want, 1e-6, 1e-6 * static_cast<double>(c.n + 10), describe(c, dtype, path));
+        expect_close(got, want, 1e-6, 1e-6 * static_cast<double>(c.n + 10), describe(c, kind, path));
         for (int64_t i = 0; i < c.m; ++i) {
           row_magnitudes({rows.x + i * rows.stride, 1, rows.stride}, packed, &alone[static_cast<size_t>(i)]);
         }
-        expect_same_bits(got, alone, describe(c, dtype, path));
+        expect_same_bits(got, alone, describe(c, kind, path));
         if (c.n == 0) continue;
         std::vector<int32_t> column(want.size(), -1);
         row_peaks(rows, packed, got.data(), column.data());
         for (int64_t i = 0; i < c.m; ++i) {
           const auto peak = std::max_element(y.begin() + i * c.n, y.begin() + (i + 1) * c.n);
           // matmul() of few rows and of many has the same bits, so there is nothing to tolerate.
-          EXPECT_EQ(got[static_cast<size_t>(i)], *peak) << describe(c, dtype, path);
-          EXPECT_EQ(column[static_cast<size_t>(i)], peak - (y.begin() + i * c.n)) << describe(c, dtype, path);
+          EXPECT_EQ(got[static_cast<size_t>(i)], *peak) << describe(c, kind, path);
+          EXPECT_EQ(column[static_cast<size_t>(i)], peak - (y.begin() + i * c.n)) << describe(c, kind, path);
         }
       }
     }
@@ -123,8 +129,8 @@ TEST(Matmul, ARowHasTheSameBitsAloneAndInEveryBatch) {
   const std::vector<float> w = normal(n * k, 11), x = normal(most * k, 12);
   for (const CpuPath path : test::simd_paths()) {
     const ScopedCpuPath forced(path);
-    for (const DType dtype : test::kDTypes) {
-      const PackedMatrix packed = pack_weights(w.data(), n, k, dtype);
+    for (const Kind& kind : test::kKinds) {
+      const PackedMatrix packed = packed_as(kind, w, n, k);
       std::vector<float> alone;
       for (int64_t i = 0; i < most; ++i) {
         const std::vector<float> row(x.begin() + i * k, x.begin() + (i + 1) * k);
@@ -136,8 +142,7 @@ TEST(Matmul, ARowHasTheSameBitsAloneAndInEveryBatch) {
           const ScopedThreads scope(threads);
           const std::vector<float> y = run(packed, x, m, k, n, nullptr);
           expect_same_bits(y, {alone.begin(), alone.begin() + m * n},
-                           std::string(name_of(path)) + " " + name_of(dtype) + " m=" + std::to_string(m) +
-                               " threads=" + std::to_string(threads));
+                           describe(kind, path) + " m=" + std::to_string(m) + " threads=" + std::to_string(threads));
         }
       }
     }
@@ -156,6 +161,53 @@ TEST(Matmul, Avx2AndAvx512GiveEqualBits) {
     };
     expect_same_bits(with(CpuPath::avx2), with(CpuPath::avx512), "m=" + std::to_string(m));
   }
+}
+
+/// y of the definition in matmul.h, with numbers in the range of normal ones.
+float rounded_product(const float* x, const float* w, int64_t k) {
+  const auto product = [&](int64_t c, float sum) {
+    return c < k ? std::fma(bf16_to_f32(f32_to_bf16(x[c])), bf16_to_f32(f32_to_bf16(w[c])), sum) : sum;
+  };
+  float sum = 0;
+  for (int64_t c = 0; c < k; c += 2) sum = product(c, product(c + 1, sum));
+  return sum;
+}
+
+TEST(Matmul, RoundedProductsHaveTheBitsOfTheirDefinitionOnEveryPath) {
+  constexpr int64_t n = 70, most = 61;
+  for (const int64_t k : {1, 2, 31, 333, 1030}) {
+    const std::vector<float> w = normal(n * k, 24), x = normal(most * k, 25);
+    const PackedMatrix packed = packed_as({DType::bf16, Arithmetic::bf16}, w, n, k);
+    std::vector<float> want;
+    for (int64_t i = 0; i < most; ++i) {
+      for (int64_t j = 0; j < n; ++j) want.push_back(rounded_product(x.data() + i * k, w.data() + j * k, k));
+    }
+    for (const CpuPath path : test::simd_paths()) {
+      const ScopedCpuPath forced(path);
+      for (const int64_t m : {1, 3, 7, 12, 48, 61}) {
+        expect_same_bits(run(packed, x, m, k, n, nullptr), {want.begin(), want.begin() + m * n},
+                         std::string(name_of(path)) + " m=" + std::to_string(m) + " k=" + std::to_string(k));
+      }
+    }
+  }
+}
+
+TEST(Matmul, RoundedProductsTakeDenormalsForZeroOnEveryPath) {
+  // Operands that are denormal, a sum that becomes it, and an infinity; the bias joins afterwards.
+  const std::vector<float> w = {1e-39F, 1, 1e-20F, 1e-20F, 1, 1, 1, 1}, x = {0x1p100F, 1e-39F, 1e-19F, -1e-19F};
+  const float bias[] = {0.25F, 0.25F};
+  const PackedMatrix packed = packed_as({DType::bf16, Arithmetic::bf16}, w, 2, 4);
+  for (const CpuPath path : test::simd_paths()) {
+    const ScopedCpuPath forced(path);
+    EXPECT_EQ(run(packed, x, 1, 4, 2, bias), (std::vector<float>{0.25F, 0x1p100F})) << name_of(path);
+    EXPECT_EQ(run(packed, {1, INFINITY, 0, 0}, 1, 4, 2, nullptr)[1], INFINITY) << name_of(path);
+    volatile float least = 1e-38F;
+    EXPECT_NE(least / 16, 0) << "denormal numbers are numbers again";
+  }
+}
+
+TEST(Matmul, RoundedProductsNeedWeightsInBf16) {
+  EXPECT_THROW(PackedMatrix(4, 4, DType::f32, Arithmetic::bf16), std::logic_error);
 }
 
 TEST(PackedMatrix, RowRangesInAnyOrderEqualPackingAtOnce) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/common/arithmetic.h"
 #include "kernels/common/cpu_path.h"
 #include "kernels/common/dtype.h"
 #include "kernels/common/parallel.h"
@@ -56,5 +57,16 @@ inline void expect_same_bits(const std::vector<float>& got, const std::vector<fl
 }
 
 inline constexpr DType kDTypes[] = {DType::f32, DType::f16, DType::bf16};
+
+/// How numbers are stored and multiplied.
+struct Kind {
+  DType dtype;
+  Arithmetic arithmetic = Arithmetic::exact;
+};
+inline constexpr Kind kKinds[] = {{DType::f32}, {DType::f16}, {DType::bf16}, {DType::bf16, Arithmetic::bf16}};
+
+inline std::string describe(const Kind& kind) {
+  return std::string(name_of(kind.dtype)) + (kind.arithmetic == Arithmetic::bf16 ? " rounded" : "");
+}
 
 }  // namespace kvarena::kernels::test
