@@ -129,7 +129,8 @@ void attend_runs(const LayerShape& shape, const Part& part, const Visibility& se
                    .q_heads = shape.q_heads,
                    .kv_heads = std::ssize(part.runs),
                    .head_dim = shape.head_dim,
-                   .scale = attention_scale(shape)});
+                   .scale = attention_scale(shape),
+                   .arithmetic = shape.arithmetic});
 }
 
 void sum_runs(const LayerShape& shape, const Part& part, const Visibility& sees, const LayerQueries& queries,
@@ -151,7 +152,8 @@ void sum_runs(const LayerShape& shape, const Part& part, const Visibility& sees,
                         .q_heads = shape.q_heads,
                         .kv_heads = std::ssize(part.runs),
                         .head_dim = shape.head_dim,
-                        .scale = attention_scale(shape)});
+                        .scale = attention_scale(shape),
+                        .arithmetic = shape.arithmetic});
 }
 
 /// [kv_heads] original positions of an item's entries; empty where nobody asks for them.

@@ -12,6 +12,7 @@
 
 #include "harness/cache/memory.h"
 #include "harness/cache/versions.h"
+#include "kernels/common/arithmetic.h"
 #include "kernels/common/dtype.h"
 
 namespace kvarena {
@@ -26,6 +27,7 @@ struct LayerShape {
   int64_t window = 0;         // sliding window of the model: a query sees this many newest entries; 0 = all
   bool chunked = false;       // it sees back to the last position that is a multiple of `window` instead
   DType dtype = DType::bf16;  // of entries that are not packed
+  kernels::Arithmetic arithmetic = kernels::Arithmetic::exact;  // of attention to these
   /// [q_heads] scores of an entry without value that every query sees beside those of the cache (a learned attention
   /// sink); null: none. The model's.
   const float* sinks = nullptr;

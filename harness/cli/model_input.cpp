@@ -84,6 +84,9 @@ void ModelOptions::declare(OptionSet& o) {
       .choices({"f32", "f16", "bf16"})
       .help("of cache entries")
       .default_text("as --dtype");
+  o.option("arithmetic", "NAME", arithmetic)
+      .choices({"exact", "bf16"})
+      .help("products with weights and entries in bf16: of float32 numbers, or of these rounded to bf16");
   o.option("device", "NAME", device)
       .choices({"cpu", "cuda"})
       .help("computes passes; methods, and attention where they steer it, stay with the processor");
@@ -95,9 +98,15 @@ void ModelOptions::declare(OptionSet& o) {
 OpenedModel open_chosen(const ModelOptions& options) { return open_model(find_model(options.model)); }
 
 Transformer load_weights(const OpenedModel& model, const ModelOptions& options) {
+  const bool rounded = options.arithmetic == "bf16", on_device = options.device != "cpu";
+  if (rounded && (options.dtype != "bf16" || on_device)) {
+    fail({.place = "--arithmetic bf16",
+          .found = fmt::format("--dtype {} --device {} beside it", options.dtype, options.device),
+          .expected = "--dtype bf16 on the processor"});
+  }
   const TransformerOptions types{.weights = dtype_named(options.dtype),
-                                 .cache = dtype_named(options.kv_dtype.value_or(options.dtype))};
-  const bool on_device = options.device != "cpu";
+                                 .cache = dtype_named(options.kv_dtype.value_or(options.dtype)),
+                                 .arithmetic = rounded ? kernels::Arithmetic::bf16 : kernels::Arithmetic::exact};
   if (!on_device && !options.devices.empty())
     fail({.place = "--devices", .found = "--device cpu beside it", .expected = "--device cuda"});
   const std::vector<int64_t> devices = device_numbers(options.devices);

@@ -15,11 +15,12 @@
 
 namespace kvarena::cli {
 
-/// --model, --dtype, --kv-dtype, --device, --devices.
+/// --model, --dtype, --kv-dtype, --arithmetic, --device, --devices.
 struct ModelOptions {
   std::string model = kDefaultModel;
   std::string dtype = "bf16";
   std::optional<std::string> kv_dtype;
+  std::string arithmetic = "exact";
   std::string device = "cpu";
   std::vector<std::string> devices;  // numbers
 

@@ -17,7 +17,7 @@ namespace {
 class CheckpointSource final : public WeightSource {
  public:
   CheckpointSource(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype)
-      : config_(config), split_(checkpoint, config), load_(split_, dtype) {}
+      : config_(config), split_(checkpoint, config), load_(split_, dtype, kernels::Arithmetic::exact) {}
   [[nodiscard]] std::vector<float> vector(const std::string& name, int64_t size) override {
     return load_.vector(name, size);
   }

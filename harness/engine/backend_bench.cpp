@@ -23,18 +23,20 @@ using kernels::bench::Yardstick;
 
 constexpr int64_t kLongest = 1 << 15;
 
+using kernels::Arithmetic;
+
 /// The default model, its window widened: what is measured does not depend on what the tokens mean.
-Transformer& model(DType weights) {
-  static std::map<DType, std::unique_ptr<Transformer>> models;
-  std::unique_ptr<Transformer>& found = models[weights];
+Transformer& model(DType weights, Arithmetic arithmetic) {
+  static std::map<std::pair<DType, Arithmetic>, std::unique_ptr<Transformer>> models;
+  std::unique_ptr<Transformer>& found = models[{weights, arithmetic}];
   if (!found) {
     const char* chosen = std::getenv("KVARENA_BENCH_MODEL");
     OpenedModel opened = open_model(find_model(chosen == nullptr ? kDefaultModel : chosen));
     opened.config.max_position = 2 * kLongest;
     models.clear();  // one model's weights at a time
-    models[weights] = std::make_unique<Transformer>(opened.config, *opened.checkpoint,
-                                                    TransformerOptions{.weights = weights, .cache = DType::bf16});
-    return *models[weights];
+    const TransformerOptions options{.weights = weights, .cache = DType::bf16, .arithmetic = arithmetic};
+    auto made = std::make_unique<Transformer>(opened.config, *opened.checkpoint, options);
+    return *(models[{weights, arithmetic}] = std::move(made));
   }
   return *found;
 }
@@ -55,9 +57,9 @@ KvCache filled_cache(const Transformer& model, int64_t depth) {
 }
 
 /// `sequences` decode one token each at `depth`, which they keep.
-void decode_bench(benchmark::State& state, DType weights) {
+void decode_bench(benchmark::State& state, DType weights, Arithmetic arithmetic = Arithmetic::exact) {
   const int64_t depth = state.range(0), sequences = state.range(1);
-  Transformer& backend = model(weights);
+  Transformer& backend = model(weights, arithmetic);
   std::vector<KvCache> caches;
   for (int64_t i = 0; i < sequences; ++i) caches.push_back(filled_cache(backend, depth));
   const std::vector<int32_t> token = {7};
@@ -76,9 +78,9 @@ void decode_bench(benchmark::State& state, DType weights) {
 }
 
 /// A prompt from nothing, in chunks of 512 tokens, logits of the last token.
-void prefill_bench(benchmark::State& state, DType weights) {
+void prefill_bench(benchmark::State& state, DType weights, Arithmetic arithmetic = Arithmetic::exact) {
   const int64_t n = state.range(0);
-  Transformer& backend = model(weights);
+  Transformer& backend = model(weights, arithmetic);
   const std::vector<int32_t> tokens(static_cast<size_t>(n), 7);
   Yardstick yardstick(state);
   for ([[maybe_unused]] auto _ : state) {
@@ -111,6 +113,8 @@ BENCHMARK_CAPTURE(decode_bench, f32, DType::f32)->Apply(depths);
 BENCHMARK_CAPTURE(prefill_bench, f32, DType::f32)->Apply(prompts);
 BENCHMARK_CAPTURE(decode_bench, bf16, DType::bf16)->Apply(depths);
 BENCHMARK_CAPTURE(prefill_bench, bf16, DType::bf16)->Apply(prompts);
+BENCHMARK_CAPTURE(decode_bench, rounded, DType::bf16, Arithmetic::bf16)->Apply(depths);
+BENCHMARK_CAPTURE(prefill_bench, rounded, DType::bf16, Arithmetic::bf16)->Apply(prompts);
 
 }  // namespace
 }  // namespace kvarena

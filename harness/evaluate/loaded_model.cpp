@@ -184,7 +184,9 @@ std::string LoadedModel::compare_templates(const CompletionEndpoint& server) con
 
 TransformerOptions LoadedModel::options() const {
   const std::string& cache = entry_.kv_dtype.empty() ? entry_.dtype : entry_.kv_dtype;
-  return {.weights = parse_dtype(entry_.dtype), .cache = parse_dtype(cache)};
+  return {.weights = parse_dtype(entry_.dtype),
+          .cache = parse_dtype(cache),
+          .arithmetic = entry_.arithmetic == "bf16" ? kernels::Arithmetic::bf16 : kernels::Arithmetic::exact};
 }
 
 Transformer& LoadedModel::transformer() {

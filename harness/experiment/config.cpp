@@ -82,6 +82,7 @@ void check_engines(const ExperimentConfig& config, Problems& problems) {
     };
     if (config.remote_prefix) refuse("stored prefixes", "an engine of this process");
     if (!model.devices.empty()) refuse("\"devices\"", "one device");
+    if (model.arithmetic != "exact") refuse("\"arithmetic\"", "the arithmetic that it has");
     if (model.behind_endpoint()) {
       check_served_load(config, refuse);
       continue;
@@ -196,6 +197,11 @@ void ModelEntry::parameters(ParameterVisitor& p) {
   p("path", path).doc("checkpoint file (.gguf) or folder; relative to KVARENA_HOME");
   p("dtype", dtype).one_of({"bf16", "f16", "f32"}).doc("weights and activations");
   p("kv_dtype", kv_dtype).one_of({"", "bf16", "f16", "f32"}).doc("entries of the full cache; empty = dtype");
+  p("arithmetic", arithmetic)
+      .one_of({"exact", "bf16"})
+      .doc(
+          "products with weights and cache entries in bf16: of float32 numbers, or of these rounded to bf16, as other "
+          "engines do it; on the processor");
   p("window", window).min(16).doc("longest prompt and output together, in tokens; absent = the checkpoint's own");
   p("template", chat_template).doc("chat template: auto (the checkpoint's own), none, or a name");
   p("thinking", thinking)
@@ -248,6 +254,7 @@ std::string ModelEntry::parameters_json(bool placement) const {
   json values = parameter_values([&](ParameterVisitor& p) { copy.parameters(p); });
   if (!placement || devices.empty()) values.erase("devices");
   if (device == "cpu") values.erase("device");
+  if (arithmetic == "exact") values.erase("arithmetic");
   if (thinking == "auto") values.erase("thinking");
   if (!elsewhere()) values.erase("engine");
   for (const char* key : {"endpoint", "model", "prompts"}) {

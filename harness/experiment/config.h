@@ -22,6 +22,7 @@ struct ModelEntry {
   std::string path;                    // file or folder; relative to the cache folder (LoadOptions::home)
   std::string dtype = "bf16";          // dtype of weights and activations
   std::string kv_dtype;                // dtype of the full cache; "" = dtype
+  std::string arithmetic = "exact";    // exact, or bf16: products with bf16 round their other side
   std::optional<int64_t> window;       // tokens, prompt and output; absent = the checkpoint's own
   std::string chat_template = "auto";  // key "template": auto (the checkpoint's), none, or a name
   std::string thinking = "auto";       // told to the chat template: on, off; auto = its own default

@@ -146,6 +146,10 @@ std::optional<ModelEntry> read_model(const json& written, const std::string& key
   }
   if (std::set(model.devices.begin(), model.devices.end()).size() < model.devices.size())
     problems.add(key + ".devices", fmt::format("{}", model.devices), "each device once");
+  if (model.arithmetic == "bf16" && (model.dtype != "bf16" || model.device != "cpu")) {
+    problems.add(key + ".arithmetic", fmt::format("bf16 and weights in {} on \"{}\"", model.dtype, model.device),
+                 "\"exact\", or weights in bf16 on the processor");
+  }
   if (model.label.empty()) model.label = model.name;
   if (model.kv_dtype.empty()) model.kv_dtype = model.dtype;
   return model;

@@ -61,7 +61,8 @@ void attend_at(const EntrySegment& held, std::span<const int32_t> places, const 
                    .q_heads = shape.q_heads,
                    .kv_heads = shape.kv_heads,
                    .head_dim = shape.head_dim,
-                   .scale = attention_scale(shape)});
+                   .scale = attention_scale(shape),
+                   .arithmetic = shape.arithmetic});
   kernels::finish_attention(state, q_len, shape.q_heads, shape.head_dim, memory.lse);
 }
 

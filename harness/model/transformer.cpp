@@ -215,9 +215,10 @@ Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint
   impl_->a.eps = static_cast<float>(config.rms_norm_eps);
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     impl_->shapes.push_back(cache_shape(config, layer, options.cache));
+    impl_->shapes.back().arithmetic = options.arithmetic;
   }
   check_entries(config);
-  impl_->weights = load_weights(config, checkpoint, options.weights);
+  impl_->weights = load_weights(config, checkpoint, options.weights, options.arithmetic);
   for (int64_t layer = 0; config.attention_sinks && layer < config.layers; ++layer) {
     impl_->shapes[layer].sinks = std::get<HeadAttention>(impl_->weights.layers[layer].attention).sinks.data();
   }

@@ -13,13 +13,17 @@
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
 #include "harness/model/rope_frequencies.h"
+#include "kernels/common/arithmetic.h"
 #include "kernels/common/dtype.h"
 
 namespace kvarena {
 
 struct TransformerOptions {
-  kernels::DType weights = kernels::DType::bf16;  // stored form of matrices; arithmetic is float32
+  kernels::DType weights = kernels::DType::bf16;  // stored form of matrices
   kernels::DType cache = kernels::DType::bf16;    // stored form of cache entries
+  /// How products with matrices and with cache entries in bf16 round activations, queries and probabilities; bf16 needs
+  /// weights in bf16. All else is float32.
+  kernels::Arithmetic arithmetic = kernels::Arithmetic::exact;
 };
 
 enum class LogitsRows { none, last, all };

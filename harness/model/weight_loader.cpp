@@ -20,8 +20,8 @@ void WeightLoader::expect(const std::string& name, const std::vector<int64_t>& s
         .expected = fmt::format("[{}] from the model's config", fmt::join(shape, ", "))});
 }
 
-PackedMatrix WeightLoader::make(int64_t n, int64_t k, kernels::DType dtype) {
-  PackedMatrix packed(n, k, dtype);
+PackedMatrix WeightLoader::make(int64_t n, int64_t k) {
+  PackedMatrix packed(n, k, dtype_, arithmetic_);
   bytes_ += packed.bytes();
   return packed;
 }
@@ -35,7 +35,8 @@ std::vector<float> WeightLoader::vector(const std::string& name, int64_t size) {
 
 PackedMatrix WeightLoader::matrix_f32(const std::string& name, int64_t n, int64_t k) {
   expect(name, {n, k});
-  PackedMatrix packed = make(n, k, kernels::DType::f32);
+  PackedMatrix packed(n, k, kernels::DType::f32);
+  bytes_ += packed.bytes();
   fill(packed, 0, {.name = name, .rows = n}, k);
   return packed;
 }
@@ -47,7 +48,7 @@ Projection WeightLoader::stacked(const std::vector<TensorRows>& parts, int64_t k
     total += part.rows;
   }
   Projection made;
-  made.matrix = make(total, k, dtype_);
+  made.matrix = make(total, k);
   for (int64_t begin = 0; const TensorRows& part : parts) {
     fill(made.matrix, begin, {.name = part.name + ".weight", .rows = part.rows, .place = part.place}, k);
     begin += part.rows;
@@ -86,7 +87,7 @@ HeadProjections WeightLoader::of_heads(int64_t heads, int64_t n, int64_t k,
                                        const std::function<std::vector<float>(int64_t head)>& make_head) {
   HeadProjections made;
   for (int64_t head = 0; head < heads; ++head) {
-    made.push_back(make(n, k, dtype_));
+    made.push_back(make(n, k));
     made.back().pack_rows(0, n, make_head(head).data(), k);
   }
   return made;

@@ -22,7 +22,8 @@ struct TensorRows {
 /// Remembers which tensors were read, so that those nobody asked for can be named.
 class WeightLoader {
  public:
-  WeightLoader(const Checkpoint& checkpoint, kernels::DType dtype) : checkpoint_(&checkpoint), dtype_(dtype) {}
+  WeightLoader(const Checkpoint& checkpoint, kernels::DType dtype, kernels::Arithmetic arithmetic)
+      : checkpoint_(&checkpoint), dtype_(dtype), arithmetic_(arithmetic) {}
 
   [[nodiscard]] bool has(const std::string& name) const { return checkpoint_->find(name) != nullptr; }
   /// Marks as read a tensor that repeats another one's content.
@@ -46,12 +47,13 @@ class WeightLoader {
 
  private:
   void expect(const std::string& name, const std::vector<int64_t>& shape);
-  [[nodiscard]] kernels::PackedMatrix make(int64_t n, int64_t k, kernels::DType dtype);
+  [[nodiscard]] kernels::PackedMatrix make(int64_t n, int64_t k);
   /// Reads `part`, whose name is the whole one here, to rows begin .. of the packed matrix.
   void fill(kernels::PackedMatrix& packed, int64_t begin, const TensorRows& part, int64_t k) const;
 
   const Checkpoint* checkpoint_;
   kernels::DType dtype_;
+  kernels::Arithmetic arithmetic_;
   std::set<std::string, std::less<>> read_;
   int64_t bytes_ = 0;
 };

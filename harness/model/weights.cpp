@@ -173,10 +173,11 @@ LatentAttention LayerLoader::latent_attention() {
 
 }  // namespace
 
-ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype) {
+ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype,
+                          kernels::Arithmetic arithmetic) {
   const TensorNames& names = architecture_of(config).tensors;
   const SplitCheckpoint split(checkpoint, config);
-  WeightLoader load(split, dtype);
+  WeightLoader load(split, dtype, arithmetic);
   const auto vocabulary = [&](std::string_view name) {
     return load.stacked({{.name = std::string(name), .rows = config.vocab_size}}, config.hidden_size, /*bias=*/false);
   };

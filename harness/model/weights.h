@@ -80,6 +80,7 @@ struct ModelWeights {
 /// Reads everything the config's architecture needs, a block of rows at a time: beside the packed weights never more
 /// than one block is held. Throws UserError naming the tensor, its shape and the shape the config asks for, or a tensor
 /// of a layer that the architecture has no place for.
-[[nodiscard]] ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype);
+[[nodiscard]] ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype,
+                                        kernels::Arithmetic arithmetic = kernels::Arithmetic::exact);
 
 }  // namespace kvarena

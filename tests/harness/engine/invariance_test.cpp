@@ -1,11 +1,13 @@
 // Batch invariance over every kind of decoder: a token's logits have the same bits alone, in a batch, after any
-// chunking of the prompt, inside a verification pass, and with one thread or two.
+// chunking of the prompt, inside a verification pass, with one thread or two, and on every instruction set. Of names
+// that end in "_rounded" the arithmetic is bf16.
 
 #include <gtest/gtest.h>
 
 #include "harness/core/error.h"
 #include "harness/engine/session/session.h"
 #include "harness/method/registry.h"
+#include "kernels/common/cpu_path.h"
 #include "kernels/common/parallel.h"
 #include "tests/support/golden_model.h"
 #include "tests/support/tiny_model.h"
@@ -26,9 +28,15 @@ class Invariance : public ::testing::TestWithParam<std::string> {
   Invariance() : model_(make()) {}
 
   static Transformer make() {
-    testing::GoldenModel golden = testing::golden_model(GetParam());
+    std::string name = GetParam();
+    TransformerOptions options;
+    if (constexpr std::string_view kRounded = "_rounded"; name.ends_with(kRounded)) {
+      name.resize(name.size() - kRounded.size());
+      options.arithmetic = kernels::Arithmetic::bf16;
+    }
+    testing::GoldenModel golden = testing::golden_model(name);
     golden.config.max_position = 1024;
-    return golden.transformer();
+    return golden.transformer(options);
   }
 
   [[nodiscard]] Logits decode(const Prefill& prompt, const json& spec, std::vector<int32_t>* tokens = nullptr) {
@@ -69,6 +77,22 @@ TEST_P(Invariance, OneThreadOrTwoGiveTheSameBits) {
     results.back().push_back(prompt.logits);
   }
   EXPECT_EQ(results[0], results[1]);
+}
+
+TEST_P(Invariance, EveryInstructionSetGivesTheSameBits) {
+  const std::vector<int32_t> tokens = tiny_prompt(kPrompt);
+  const bool exact = model_.options().arithmetic == kernels::Arithmetic::exact;
+  std::optional<Logits> first;
+  for (const kernels::CpuPath path : kernels::available_cpu_paths()) {
+    if (path == kernels::CpuPath::reference || (path == kernels::CpuPath::amx && exact)) continue;
+    SCOPED_TRACE(name_of(path));
+    const kernels::ScopedCpuPath forced(path);
+    const Prefill prompt = prefill(model_, tokens, {});
+    Logits rows = decode(prompt, {{"name", "full"}});
+    rows.push_back(prompt.logits);
+    if (!first) first = rows;
+    EXPECT_EQ(rows, *first);
+  }
 }
 
 TEST_P(Invariance, ABatchOfSixteenGivesEachTheBitsItHasAlone) {
@@ -126,7 +150,8 @@ TEST_P(Invariance, EveryMethodWorksOrRefuses) {
 INSTANTIATE_TEST_SUITE_P(Decoders, Invariance,
                          ::testing::Values("deepseek_v2_lite", "deepseek_v3", "gemma3", "gpt_oss", "llama4",
                                            "llama_biased", "llama_dynamic", "mistral", "phi4_mini", "qwen2_sliding",
-                                           "qwen3_moe", "qwen3_moe_mixed"),
+                                           "qwen3_moe", "qwen3_moe_mixed", "deepseek_v3_rounded", "gemma3_rounded",
+                                           "gpt_oss_rounded", "llama_biased_rounded"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

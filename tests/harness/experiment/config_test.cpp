@@ -107,6 +107,11 @@ TEST(Config, WhereAModelIsComputedIsChecked) {
                 .find("models[0].devices: found [1, 0, 1], expected each device once"),
             std::string::npos);
   EXPECT_NE(problems(R"("device": "cuda", "devices": [-1])").find("models[0].devices"), std::string::npos);
+  EXPECT_EQ(problems(R"("arithmetic": "bf16")"), "");
+  EXPECT_NE(problems(R"("arithmetic": "bf16", "dtype": "f32")")
+                .find("models[0].arithmetic: found bf16 and weights in f32 on \"cpu\", expected \"exact\", or weights"),
+            std::string::npos);
+  EXPECT_NE(problems(R"("arithmetic": "bf16", "device": "cuda")").find("models[0].arithmetic"), std::string::npos);
   const std::string former = problems(R"("tensor_parallel": 2, "ranks_at": "node1:80")");
   EXPECT_NE(former.find("models[0].tensor_parallel: found an unknown key, expected one of: "), std::string::npos)
       << former;
