@@ -75,13 +75,14 @@ TEST(Shapes, SparseModelsReadTheExpertsThatABatchMeets) {
   EXPECT_DOUBLE_EQ(dense.read_parameters(64), 8'030'261'248.0 - 128256.0 * 4096);
 }
 
-TEST(Hardware, EveryMachineOfThePapersIsThere) {
+TEST(Hardware, EveryMachineIsKnown) {
   const std::map<std::string, std::pair<double, double>> known = {
       // memory GiB, memory GB/s of the whole machine
       {"rtx-pro-6000-96gb", {96, 1792}}, {"h100-nvl-94gb-x2", {188, 7876}}, {"h100-nvl-94gb", {94, 3938}},
       {"h100-80gb", {80, 3350}},         {"gh200-96gb", {96, 4000}},        {"a6000-48gb", {48, 768}},
       {"a100-40gb", {40, 1555}},         {"a100-80gb", {80, 2039}},         {"a800-80gb", {80, 2039}},
-      {"rtx4060-laptop-8gb", {8, 256}},  {"rtx4060-laptop-4gb", {4, 256}},  {"h200-141gb", {141, 4800}}};
+      {"rtx4060-laptop-8gb", {8, 256}},  {"rtx4060-laptop-4gb", {4, 256}},  {"h200-141gb", {141, 4800}},
+      {"rtx4090-24gb", {24, 1008}}};
   for (const std::string& name : description_names(kConfigs / "hardware")) {
     ASSERT_TRUE(known.contains(name)) << name;
     const Hardware machine = hardware(name);
