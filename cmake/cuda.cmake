@@ -23,13 +23,14 @@ if(KVARENA_CUDA)
 endif()
 
 # -fmad=false: a product and a sum are fused only where the source says fmaf, or instantiations would differ in bits.
+# --default-stream=per-thread: what a thread copies beside a pass does not stand in front of what the pass copies.
 function(kvarena_cuda_library name)
   if(NOT KVARENA_CUDA)
     return()
   endif()
   file(GLOB cuda_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*/*_cuda.cu)
   kvarena_library(${name} SOURCES ${cuda_files} ${ARGN})
-  target_compile_options(kvarena_${name} PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-fmad=false;-Xcompiler=-Wno-unknown-pragmas>)
+  set(flags --expt-relaxed-constexpr -fmad=false --default-stream=per-thread -Xcompiler=-Wno-unknown-pragmas)
+  target_compile_options(kvarena_${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${flags}>")
   target_link_libraries(kvarena_${name} PUBLIC CUDA::cudart_static)
 endfunction()

@@ -15,7 +15,7 @@ struct CUgraphExec_st;
 
 namespace kvarena::kernels {
 
-/// cudaStream_t; null is the default stream.
+/// cudaStream_t; null is the default stream, each thread's own, which no other waits for.
 using CudaStream = CUstream_st*;
 /// cudaEvent_t.
 using CudaEvent = CUevent_st*;

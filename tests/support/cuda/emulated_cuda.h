@@ -11,9 +11,9 @@
 // There is one device, or as many as the variable KVARENA_EMULATED_DEVICES lists sizes of memory in bytes
 // ("1000000,1000000"). Then each has its memory apart: a kernel that reads or writes another device's ends the program.
 //
-// What is given to a stream (but the default one, which is done at once) runs some time later, drawn from the same
-// seed: at the latest when somebody waits for it. So a stream that reads what another has not been told to wait for, or
-// a host that writes to pinned memory too early, shows as a wrong result as well. One thread at a time is in here.
+// What is given to a stream runs some time later, drawn from the same seed: at the latest when somebody waits for it.
+// So a stream that reads what another has not been told to wait for, or a host that writes to pinned memory too early,
+// shows as a wrong result as well. The default stream is each thread's own. One thread at a time is in here.
 
 #include <bit>
 #include <cmath>
@@ -85,8 +85,12 @@ void start(CUstream_st* stream, std::function<void()> work);
 void start_kernel(CUstream_st* stream, std::function<void()> kernel);
 /// Copies from one device to another so far.
 [[nodiscard]] long copies_between_devices();
-/// Times that the host waited for a stream so far.
+/// Times that the calling thread waited for a stream so far.
 [[nodiscard]] long synchronizations();
+/// Bytes of devices' memory that are taken now, all devices together.
+[[nodiscard]] long taken_bytes();
+/// From now on no memory is given beyond so many bytes, all devices together.
+void set_memory(long bytes);
 /// Sets the seed of the order in which threads and blocks run from now on.
 void set_seed(uint64_t seed);
 /// Streams do nothing until somebody waits for them, from now on or no longer.

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <set>
@@ -46,9 +47,41 @@ std::set<CUstream_st*> streams;
 bool lazy = false;
 std::map<const unsigned char*, size_t> pinned;  // address and bytes of each block
 thread_local int chosen_device = 0;             // of the calling thread
-long between_devices = 0, synchronized = 0;
+thread_local long synchronized = 0;
+long between_devices = 0, taken = 0, most_taken = std::numeric_limits<long>::max();
 
-int device_of(const CUstream_st* stream) { return stream == nullptr ? chosen_device : stream->device; }
+void drain(CUstream_st& stream);
+
+/// Default streams of one thread, by device.
+class OwnStreams {
+ public:
+  OwnStreams() = default;
+  ~OwnStreams() {
+    const Lock lock(the_runtime);
+    for (auto& [device, stream] : own_) {
+      drain(stream);
+      streams.erase(&stream);
+    }
+  }
+  OwnStreams(const OwnStreams&) = delete;
+  OwnStreams& operator=(const OwnStreams&) = delete;
+  [[nodiscard]] CUstream_st* on(int device) {
+    const auto [found, made] = own_.try_emplace(device);
+    found->second.device = device;
+    if (made) streams.insert(&found->second);
+    return &found->second;
+  }
+
+ private:
+  std::map<int, CUstream_st> own_;
+};
+
+/// The stream that a call means: of null, the calling thread's own on its device.
+CUstream_st* meant(CUstream_st* stream) {
+  static thread_local OwnStreams own;
+  return stream == nullptr ? own.on(chosen_device) : stream;
+}
+
 /// The device whose memory it is; -1 for the host's.
 int device_of(const void* memory) {
   for (int i = 0; const DeviceArena& arena : device_arenas()) {
@@ -108,7 +141,7 @@ bool is_pinned(const void* memory) {
 
 void emulated_cuda::start(CUstream_st* stream, std::function<void()> work) {
   const Lock lock(the_runtime);
-  if (stream == nullptr) return work();
+  stream = meant(stream);
   if (stream->recording != nullptr) {
     stream->recording->work.push_back(std::move(work));
     return;
@@ -118,7 +151,7 @@ void emulated_cuda::start(CUstream_st* stream, std::function<void()> work) {
 }
 
 void emulated_cuda::start_kernel(CUstream_st* stream, std::function<void()> kernel) {
-  const int device = device_of(stream);
+  const int device = stream == nullptr ? chosen_device : stream->device;
   if (device != chosen_device) throw std::logic_error("emulated CUDA: a kernel on a stream of another device");
   start(stream, [device, kernel = std::move(kernel)] {
     const OnlyDevice alone(device);
@@ -128,6 +161,16 @@ void emulated_cuda::start_kernel(CUstream_st* stream, std::function<void()> kern
 
 long emulated_cuda::copies_between_devices() { return between_devices; }
 long emulated_cuda::synchronizations() { return synchronized; }
+
+long emulated_cuda::taken_bytes() {
+  const Lock lock(the_runtime);
+  return taken;
+}
+
+void emulated_cuda::set_memory(long bytes) {
+  const Lock lock(the_runtime);
+  most_taken = bytes;
+}
 
 void emulated_cuda::set_lazy(bool on) {
   const Lock lock(the_runtime);
@@ -187,6 +230,7 @@ constexpr size_t kHeadBytes = 256;
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const Lock lock(the_runtime);
+  if (taken + static_cast<long>(bytes) > most_taken) return cudaErrorMemoryAllocation;
   const size_t all = (kHeadBytes + bytes + kGuardBytes + kHeadBytes - 1) / kHeadBytes * kHeadBytes;
   auto* whole = device_arenas().empty() ? static_cast<unsigned char*>(std::aligned_alloc(kHeadBytes, all))
                                         : device_arenas()[static_cast<size_t>(chosen_device)].allocate(all);
@@ -195,6 +239,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   std::memset(whole + kHeadBytes - kGuardBytes, kGuard, kGuardBytes);
   std::memset(whole + kHeadBytes, kPoison, bytes);
   std::memset(whole + kHeadBytes + bytes, kGuard, kGuardBytes);
+  taken += static_cast<long>(bytes);
   *memory = whole + kHeadBytes;
   return cudaSuccess;
 }
@@ -205,6 +250,7 @@ cudaError_t cudaFree(void* memory) {
   unsigned char* whole = static_cast<unsigned char*>(memory) - kHeadBytes;
   size_t bytes = 0;
   std::memcpy(&bytes, whole, sizeof(bytes));
+  taken -= static_cast<long>(bytes);
   require_guard(whole + kHeadBytes - kGuardBytes, "device memory, before it");
   require_guard(whole + kHeadBytes + bytes, "device memory, behind it");
   if (const int device = device_of(memory); device >= 0) {
@@ -242,7 +288,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     return cudaSuccess;
   }
   start(stream, [=] { std::memcpy(to, from, bytes); });
-  if (kind == cudaMemcpyDeviceToHost && stream != nullptr && !recording && !is_pinned(to)) drain(*stream);
+  if (kind == cudaMemcpyDeviceToHost && !recording && !is_pinned(to)) drain(*meant(stream));
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
@@ -266,7 +312,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(the_runtime);
   ++synchronized;
-  if (stream == nullptr) return cudaSuccess;
+  stream = meant(stream);
   if (stream->recording != nullptr) return cudaErrorStreamCaptureUnsupported;
   drain(*stream);
   return cudaSuccess;
@@ -315,7 +361,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(the_runtime);
-  if (event->device != device_of(stream))
+  stream = meant(stream);
+  if (event->device != stream->device)
     throw std::logic_error("emulated CUDA: a stream of another device than its event");
   event->stream = stream;
   const uint64_t recorded = ++event->recorded;
@@ -337,14 +384,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Lock lock(the_runtime);
-  if (stream == nullptr) {
-    reach(*event, event->recorded);
-  } else if (stream->recording != nullptr) {
-    return cudaErrorStreamCaptureUnsupported;
-  } else {
-    stream->waiting.push_back({[] {}, event, event->recorded});
-    advance_some();
-  }
+  stream = meant(stream);
+  if (stream->recording != nullptr) return cudaErrorStreamCaptureUnsupported;
+  stream->waiting.push_back({[] {}, event, event->recorded});
+  advance_some();
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
