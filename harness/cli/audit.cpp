@@ -100,7 +100,7 @@ std::vector<std::vector<double>> measure_noise(const Options& options, const Ope
   ModelOptions other = options.model;
   other.kv_dtype = other_dtype(options.model);
   Transformer transformer = load_weights(model, other);
-  const auto facts = facts_of(model, transformer);
+  const auto facts = facts_of(model, transformer, other);
   std::vector<std::vector<double>> shifts;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const Prefill prompt = prefill(transformer, prompts[i], reference.needs(), kPrefillChunk / 2, facts);
@@ -189,7 +189,7 @@ int run(const Options& options) {
   std::vector<Audited> audited;
   {
     Transformer transformer = load_weights(model, options.model);
-    const auto facts = facts_of(model, transformer);
+    const auto facts = facts_of(model, transformer, options.model);
     for (const std::vector<int32_t>& tokens : prompts) {
       const Prefill prompt =
           prefill(transformer, tokens, combine(method->needs(), reference->needs()), kPrefillChunk, facts);

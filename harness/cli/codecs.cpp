@@ -146,7 +146,8 @@ int run(const Options& options) {
   Transformer transformer = load_weights(model, options.model);
   Needs needs;
   for (const Codec& codec : codecs) needs = combine(needs, codec.method->needs());
-  const Prefill prompt = prefill(transformer, tokens, needs, kPrefillChunk, facts_of(model, transformer));
+  const Prefill prompt =
+      prefill(transformer, tokens, needs, kPrefillChunk, facts_of(model, transformer, options.model));
 
   json rows = json::array();
   const kernels::ScopedThreads threads(static_cast<int>(options.threads));

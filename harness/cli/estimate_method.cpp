@@ -49,7 +49,7 @@ std::vector<MeasuredMethod> measure_methods(const std::vector<json>& methods, co
   const int64_t longest = std::min(kLongest, opened.config.max_position - kCostSteps);
   const std::vector<int32_t> tokens = prose(*opened.tokenizer, longest + kCostSteps);
   Transformer model = load_weights(opened, options);
-  const auto facts = facts_of(opened, model);
+  const auto facts = facts_of(opened, model, options);
   std::vector<MeasuredMethod> measured;
   for (size_t i = 0; i < made.size(); ++i) {
     measured.push_back(

@@ -97,7 +97,8 @@ int run(const Options& options) {
   const OpenedModel model = open_chosen(options.model);
   if (options.from) {
     const Transformer transformer = load_weights(model, options.model);
-    say(import_fitted(*facts_of(model, transformer), *fitter, *options.from, output_of(options, *fitter)));
+    say(import_fitted(*facts_of(model, transformer, options.model), *fitter, *options.from,
+                      output_of(options, *fitter)));
     return 0;
   }
   FitTask task{.seed = static_cast<uint64_t>(options.seed), .output = output_of(options, *fitter)};
@@ -115,7 +116,7 @@ int run(const Options& options) {
 
   Transformer transformer = load_weights(model, options.model);
   Progress progress({.style = options.quiet ? ProgressOptions::Style::quiet : ProgressOptions::Style::automatic});
-  say(fit(transformer, facts_of(model, transformer), *fitter, task, progress));
+  say(fit(transformer, facts_of(model, transformer, options.model), *fitter, task, progress));
   return 0;
 }
 

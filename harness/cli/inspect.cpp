@@ -115,7 +115,8 @@ int run(const Options& options) {
   const Tokenizer& tokenizer = *model.tokenizer;
   const std::vector<int32_t> tokens = prompt_tokens(options.prompt, model);
   Transformer transformer = load_weights(model, options.model);
-  const Prefill prompt = prefill(transformer, tokens, method.needs(), kPrefillChunk, facts_of(model, transformer));
+  const Prefill prompt =
+      prefill(transformer, tokens, method.needs(), kPrefillChunk, facts_of(model, transformer, options.model));
   const Inspection inspection = inspect(transformer, prompt, method, options.steps);
 
   json result = inspection_json(inspection, options, tokenizer);

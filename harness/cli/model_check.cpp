@@ -140,7 +140,7 @@ void try_methods(Findings& findings, const OpenedModel& model, Transformer& tran
   Needs needs;
   for (const auto& [name, method] : methods) needs = combine(needs, method->needs());
   const std::vector<int32_t> tokens = prompt_of(model);
-  const Prefill prompt = prefill(transformer, tokens, needs, kPrefillChunk, facts_of(model, transformer));
+  const Prefill prompt = prefill(transformer, tokens, needs, kPrefillChunk, facts_of(model, transformer, {}));
   for (const auto& [name, method] : methods) {
     try {
       const std::string answer = answer_under(*method, model, transformer, prompt);

@@ -113,7 +113,8 @@ int run(const Options& options) {
   times.load_s = seconds_since(started);
 
   const auto loaded = Clock::now();
-  const Prefill prompt = prefill(transformer, tokens, method->needs(), kPrefillChunk, facts_of(model, transformer));
+  const Prefill prompt =
+      prefill(transformer, tokens, method->needs(), kPrefillChunk, facts_of(model, transformer, options.model));
   const auto session =
       start_session(transformer, prompt, *method,
                     {.stop = {.max_new_tokens = options.max_new_tokens, .stop_tokens = stop_tokens(model)},

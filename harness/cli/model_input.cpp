@@ -9,6 +9,7 @@
 #include "harness/core/files.h"
 #include "harness/device/open_device.h"
 #include "harness/engine/model_facts.h"
+#include "harness/storage/hierarchy.h"
 
 namespace kvarena::cli {
 namespace {
@@ -118,8 +119,11 @@ Transformer load_weights(const OpenedModel& model, const ModelOptions& options) 
   return transformer;
 }
 
-std::shared_ptr<const ModelFacts> facts_of(const OpenedModel& model, const Transformer& transformer) {
-  auto facts = model_facts(transformer, {kvarena_home() / "fitted"});
+std::shared_ptr<const ModelFacts> facts_of(const OpenedModel& model, const Transformer& transformer,
+                                           const ModelOptions& options) {
+  std::vector<storage::TierSettings> tiers = storage::usual_tiers();
+  if (options.device != "cpu") tiers.front().memory = device::pinned_memory;
+  auto facts = model_facts(transformer, {kvarena_home() / "fitted"}, std::make_shared<const storage::Hierarchy>(tiers));
   facts->text = text_facts(*model.tokenizer, model.chat_template);
   const std::filesystem::path& first = model.files.front();
   facts->file = (first.extension() == ".gguf" ? first : first.parent_path()).string();

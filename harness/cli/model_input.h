@@ -32,8 +32,10 @@ struct ModelOptions {
 /// Loads the weights. Called last, once everything else about a command line is known to be right.
 [[nodiscard]] Transformer load_weights(const OpenedModel& model, const ModelOptions& options);
 
-/// Facts of the model for methods; valid as long as `model`.
-[[nodiscard]] std::shared_ptr<const ModelFacts> facts_of(const OpenedModel& model, const Transformer& transformer);
+/// Facts of the model for methods; valid as long as `model`. On a device its host tier lies where that copies from at
+/// full speed, as a run's does.
+[[nodiscard]] std::shared_ptr<const ModelFacts> facts_of(const OpenedModel& model, const Transformer& transformer,
+                                                         const ModelOptions& options);
 
 /// --prompt, --prompt-file, --ids, --chat: exactly one of the first three.
 struct PromptOptions {

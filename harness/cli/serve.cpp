@@ -112,7 +112,7 @@ int run(const Options& options) {
                               .window = model.config.max_position,
                               .vocab_size = model.config.vocab_size};
   serve::ServerMetrics metrics;
-  serve::LiveEngine engine(transformer, facts_of(model, transformer),
+  serve::LiveEngine engine(transformer, facts_of(model, transformer, options.model),
                            {.batch = {.cache_bytes = options.cache_mib * kMebi,
                                       .pass_tokens = options.pass_tokens,
                                       .max_running = options.max_running},
