@@ -28,7 +28,7 @@ class LayerReceiver {
   /// is no room: then nothing is to be received, and the next pass copies the cache whole.
   [[nodiscard]] virtual bool expect(const KvCache& cache) = 0;
   /// Begins to copy all entries of a layer, [kv_heads] cells as an EntrySegment holds them; gives what waits until they
-  /// are there. On any thread; between expect() and the next pass over the cache, which must wait for it.
+  /// are there, on the same thread. On any, between expect() and the next pass over the cache, which must wait for it.
   virtual std::function<void()> receive(int64_t layer, std::span<const kernels::HeadRun> heads) = 0;
   /// Gives the room back. Nothing may be on its way.
   virtual void release() = 0;

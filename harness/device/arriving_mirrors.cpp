@@ -1,7 +1,7 @@
 // Copies on the device whose caches come back layer by layer from behind it.
 
 #include <algorithm>
-#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -15,48 +15,54 @@ bool DeviceMirror::expect(const KvCache& cache) {
   if (!DeviceCache::cannot_hold(all_->shapes_, cache, /*visited=*/0).empty()) return false;
   const int64_t room = cache.length + kDecodeHeadroom;
   try {
-    cache_ = all_->take_spare(room);
-    if (!cache_) {
-      if (!all_->make_room(room, {})) return false;
-      cache_.emplace(all_->shapes_, Placement::device, room);
+    std::optional<DeviceCache> made = all_->take_spare(*this, room);
+    if (!made) {
+      if (!all_->reserve(*this, DeviceCache::rounded(room), /*beside=*/false, DeviceMirrors::When::ahead)) return false;
+      made.emplace(all_->shapes_, Placement::device, room);
     }
-    cache_->prompt_length = cache.prompt_length;
-    cache_->expect(cache.length);
+    made->prompt_length = cache.prompt_length;
+    made->expect(cache.length);
+    expects_ = true;
+    DeviceMirrors::Copy held;
+    all_->put(*this, std::move(*made), held);
   } catch (const UserError&) {
     throw;
   } catch (const std::runtime_error&) {  // of CUDA, as a pass will say that needs the room
-    drop();
+    release();
     return false;
   }
   count(cache);
   layers_.assign(cache.layers.size(), {});
-  expects_ = true;
   return true;
 }
 
 std::function<void()> DeviceMirror::receive(int64_t layer, std::span<const kernels::HeadRun> heads) {
   const int64_t device = all_->shapes_[static_cast<size_t>(layer)].device;
-  return on_device(
-      [&]() -> std::function<void()> {
-        const kernels::CudaDeviceScope here(device);
-        const kernels::CudaStream stream = all_->bus_.at(device).stream();
-        const int64_t bytes = cache_->receive(layer, heads, stream);
-        all_->received_bytes_ += bytes;
-        count(std::max<int64_t>(0, counted_ - bytes));  // the host's cache has these now
-        const auto there = std::make_shared<kernels::CudaMark>();
-        there->record(stream);
-        return [there] { on_device([&] { there->wait(); }, [] {}); };
-      },
-      [] {});
+  const auto here = [device](const auto& work) {
+    on_device(
+        [&] {
+          const kernels::CudaDeviceScope scope(device);
+          work();
+        },
+        [] {});
+  };
+  here([&] {
+    const int64_t bytes = cache_->receive(layer, heads);
+    all_->received_bytes_ += bytes;
+    count(std::max<int64_t>(0, counted_ - bytes));  // the host's cache has these now
+  });
+  return [here] { here([] { kernels::cuda_synchronize(nullptr); }); };
 }
 
 void DeviceMirror::release() {
-  if (cache_ && cache_->full()) {
+  {
     const std::scoped_lock lock(all_->mutex_);
-    cache_->truncate(0);
-    all_->spare_.push_back(std::move(*cache_));
+    if (cache_ && cache_.use_count() == 1 && cache_->full()) {
+      cache_->truncate(0);
+      all_->spare_.push_back(std::move(*cache_));
+    }
+    drop();
   }
-  drop();
   origin_.reset();
   expects_ = false;
 }
@@ -67,7 +73,7 @@ bool DeviceMirrors::expects(const KvCache& host, int64_t tokens) const {
          mirror->cache_->length() == host.length && mirror->cache_->capacity() >= host.length + tokens;
 }
 
-std::optional<DeviceCache> DeviceMirrors::take_spare(int64_t tokens) {
+std::optional<DeviceCache> DeviceMirrors::take_spare(DeviceMirror& mirror, int64_t tokens) {
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find_if(spare_, [&](const DeviceCache& cache) {
     return cache.capacity() >= tokens && cache.capacity() <= tokens + tokens / 4 + 2 * kDecodeHeadroom;
@@ -75,6 +81,7 @@ std::optional<DeviceCache> DeviceMirrors::take_spare(int64_t tokens) {
   if (found == spare_.end()) return std::nullopt;
   std::optional<DeviceCache> taken(std::move(*found));
   spare_.erase(found);
+  mirror.taken_ = taken->bytes_by_device();
   return taken;
 }
 

@@ -88,13 +88,13 @@ void DeviceCache::expect(int64_t entries) {
   length_ = entries;
 }
 
-int64_t DeviceCache::receive(int64_t layer, std::span<const kernels::HeadRun> heads, kernels::CudaStream stream) {
+int64_t DeviceCache::receive(int64_t layer, std::span<const kernels::HeadRun> heads) {
   const int64_t bytes = head_bytes(length_);
   for (int64_t head = 0; head < std::ssize(heads); ++head) {
     const kernels::HeadRun& run = heads[static_cast<size_t>(head)];
     KVARENA_ASSERT(run.entries == length_, fmt::format("{} entries", run.entries));
-    kernels::cuda_upload(cells(layer, head, CellKind::keys).data, run.keys, bytes, stream);
-    kernels::cuda_upload(cells(layer, head, CellKind::values).data, run.values, bytes, stream);
+    kernels::cuda_upload(cells(layer, head, CellKind::keys).data, run.keys, bytes, nullptr);
+    kernels::cuda_upload(cells(layer, head, CellKind::values).data, run.values, bytes, nullptr);
   }
   return 2 * std::ssize(heads) * bytes;
 }

@@ -87,12 +87,14 @@ int64_t DeviceCache::fetched_bytes() const {
   return fetched_entries_ * 2 * shape.head_dim * kernels::size_of(shape.dtype);
 }
 
-/// Half again as much at least, in blocks of cells: what is there moves seldom.
+int64_t DeviceCache::capacity_for(int64_t tokens) const {
+  if (tokens <= capacity_) return capacity_;
+  return rounded(memory_.empty() ? tokens : std::max(tokens, capacity_ + capacity_ / 2));
+}
+
 void DeviceCache::reserve(int64_t tokens) {
   if (tokens <= capacity_) return;
-  constexpr int64_t kBlock = 256;
-  const int64_t wanted = memory_.empty() ? tokens : std::max(tokens, capacity_ + capacity_ / 2);
-  const int64_t capacity = (wanted + kBlock - 1) / kBlock * kBlock, kv_heads = layers_.front().kv_heads;
+  const int64_t capacity = capacity_for(tokens), kv_heads = layers_.front().kv_heads;
   std::vector<PlacedMemory> grown;
   for (int64_t layer = 0; layer < std::ssize(layers_); ++layer) {
     const kernels::CudaDeviceScope here(layers_[layer].device);

@@ -82,8 +82,8 @@ class DeviceCache {
   /// Makes an empty cache on the device a full one of `entries` tokens, zeros until receive() has brought all layers.
   void expect(int64_t entries);
   /// Queues the upload of all entries [kv_heads] of a layer that expect() has made, cells as an EntrySegment holds
-  /// them; returns their bytes.
-  int64_t receive(int64_t layer, std::span<const kernels::HeadRun> heads, kernels::CudaStream stream);
+  /// them, on the default stream; returns their bytes.
+  int64_t receive(int64_t layer, std::span<const kernels::HeadRun> heads);
   /// Takes over what the host's packed segments have got since they came here.
   void follow_packed(const KvCache& host);
   /// Rewrites entries of a cache on the device.
@@ -98,6 +98,10 @@ class DeviceCache {
   [[nodiscard]] int64_t length() const { return length_; }
   /// Tokens that there is room for.
   [[nodiscard]] int64_t capacity() const { return capacity_; }
+  /// Tokens that a new cache has room for when it is asked for so many, and this one once it has room for them: half as
+  /// much again at least where it must grow, so that what is there moves seldom.
+  [[nodiscard]] static constexpr int64_t rounded(int64_t tokens) { return (tokens + kBlock - 1) / kBlock * kBlock; }
+  [[nodiscard]] int64_t capacity_for(int64_t tokens) const;
   /// Entries of a head's run, dropped ones included.
   [[nodiscard]] int64_t entries(int64_t layer, int64_t kv_head) const { return length_ - dropped(layer)[kv_head]; }
   /// From now on only these entries of the heads' runs are there, [kv_heads] ascending, and those that come behind. The
@@ -167,6 +171,7 @@ class DeviceCache {
     OnDevice& own = beside(layer);
     own.slots[layer].take(extras, layers_[layer], length_, own.spare, updates);
   }
+  static constexpr int64_t kBlock = 256;  // tokens, of capacities
   /// Room for so many tokens. Nothing may be under way that uses the cache where it grows.
   void reserve(int64_t tokens);
   [[nodiscard]] OnDevice& beside(int64_t layer) { return on_devices_.at(layers_[layer].device); }

@@ -4,9 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "harness/cache/attend_plan.h"
-#include "harness/device/device_errors.h"
-
 namespace kvarena::device {
 namespace {
 
@@ -14,15 +11,6 @@ std::vector<uint64_t> versions_of(const LayerCache& layer) {
   std::vector<uint64_t> versions;
   for (const auto& segment : layer.segments()) versions.push_back(segment->version());
   return versions;
-}
-
-/// Whether some run of a new copy has to be filled from the host.
-bool any_goes_up(const KvCache& host, const std::vector<bool>& alike) {
-  if (alike.empty()) return host.length > 0;
-  for (size_t layer = 0; layer < host.layers.size(); ++layer) {
-    if (!alike[layer] && DeviceCache::entries_in_runs(host.layers[layer]).front() > 0) return true;
-  }
-  return false;
 }
 
 /// Entries that the copy may hold in vain beside as many as are left, before it is made anew.
@@ -74,68 +62,14 @@ std::vector<int32_t> count_from(int64_t first, int64_t count) {
 
 }  // namespace
 
-/// A part of the copy for the segment that it is a copy of.
-class DeviceMirror::SegmentCopy final : public EntryMirror {
- public:
-  /// The copy of the tail.
-  SegmentCopy(DeviceMirror& mirror, int64_t layer, const EntrySegment& tail) : SegmentCopy(mirror, layer) {
-    tail_ = &tail;
-  }
-  /// The copy `front` of a segment that is attended as it is stored.
-  SegmentCopy(DeviceMirror& mirror, int64_t layer, const DeviceSegment& front) : SegmentCopy(mirror, layer) {
-    front_ = &front;
-  }
-
-  [[nodiscard]] bool add_probabilities(const AttentionItem& item, const LayerQueries& queries, const float* lse,
-                                       float* sums, int64_t row_stride) override {
-    const bool causal = item.sees.rule == Visibility::Rule::newest, listed = !item.lists.empty();
-    if (listed && (front_ == nullptr || std::ssize(item.lists) != cache_->shape(layer_).kv_heads)) return false;
-    if (front_ != nullptr ? item.runs.front().entries != front_->entries()
-                          : !tail_->changes().none(tail_->version(), tail_->entries(0)))
-      return false;
-    if (causal && !holds_newest(queries.q_len)) return false;
-    AttentionSums::Entries entries{.shape = cache_->shape(layer_),
-                                   .runs = front_ != nullptr ? front_->runs() : cache_->runs(layer_),
-                                   .lists = item.lists};
-    if (front_ == nullptr) {
-      for (const std::vector<int32_t>& kept : cache_->kept(layer_)) entries.lists.emplace_back(kept);
-    }
-    const std::scoped_lock lock(all_->mutex_);
-    const kernels::CudaDeviceScope here(cache_->shape(layer_).device);
-    AttentionSums& own = all_->sums_[cache_->shape(layer_).device];
-    on_device([&] { own.add(std::move(entries), queries, causal, lse, sums, row_stride); }, [] {});
-    ++all_->lookups_;
-    return true;
-  }
-
- private:
-  /// Whether the last `count` entries of a list are the last of its run, where what a query sees is counted.
-  [[nodiscard]] bool holds_newest(int64_t count) const {
-    for (int64_t head = 0; head < std::ssize(cache_->kept(layer_)); ++head) {
-      const std::vector<int32_t>& kept = cache_->kept(layer_)[static_cast<size_t>(head)];
-      if (std::ssize(kept) < count) return false;
-      if (kept[kept.size() - static_cast<size_t>(count)] != cache_->entries(layer_, head) - count) return false;
-    }
-    return true;
-  }
-
-  SegmentCopy(DeviceMirror& mirror, int64_t layer) : cache_(&*mirror.cache_), all_(mirror.all_.get()), layer_(layer) {}
-
-  const DeviceCache* cache_;
-  DeviceMirrors* all_;
-  int64_t layer_;
-  const EntrySegment* tail_ = nullptr;
-  const DeviceSegment* front_ = nullptr;
-};
-
 DeviceMirror::DeviceMirror(std::shared_ptr<DeviceMirrors> all) : all_(std::move(all)) {
   const std::scoped_lock lock(all_->mutex_);
   all_->used_.push_back(this);
 }
 
 DeviceMirror::~DeviceMirror() {
-  count(0);
   const std::scoped_lock lock(all_->mutex_);
+  drop();
   all_->used_.remove(this);
 }
 
@@ -162,21 +96,6 @@ std::unique_ptr<CacheMirror> DeviceMirror::for_clone(const KvCache& from, KvCach
   return mirror;
 }
 
-std::unique_ptr<MirrorScope> DeviceMirror::scores_scope(KvCache& own) {
-  /// Scopes of all layers.
-  struct Lookups final : MirrorScope {
-    std::vector<std::unique_ptr<DeviceMirrors::LayerScope>> layers;
-  };
-  const int64_t layers = std::ssize(own.layers);
-  if (!DeviceCache::cannot_hold(all_->shapes_, own, layers).empty()) return nullptr;
-  const GrowingCache grown[] = {{.host = &own}};
-  (void)on_device([&] { return all_->of(grown, layers); }, [&] { drop(); });
-  auto made = std::make_unique<Lookups>();
-  for (int64_t layer = 0; layer < layers; ++layer)
-    made->layers.push_back(std::make_unique<DeviceMirrors::LayerScope>(own, layer));
-  return made;
-}
-
 void DeviceMirror::count(const KvCache& host) {
   if (ledger_ != host.ledger) count(0);
   ledger_ = host.ledger;
@@ -190,7 +109,13 @@ void DeviceMirror::count(int64_t bytes) {
 
 void DeviceMirror::drop() {
   cache_.reset();
+  taken_.clear();
   count(0);
+}
+
+const DeviceBytes& DeviceMirror::taken() {
+  if (idle()) taken_ = cache_->bytes_by_device();  // a pass may have given it slots
+  return taken_;
 }
 
 bool DeviceMirror::follow(const KvCache& host, int64_t visited) {
@@ -323,148 +248,10 @@ void DeviceMirror::record(KvCache& host, size_t layer) {
   tail.changes().mark(tail.version(), tail.shape().kv_heads, tail.entries(0));
 }
 
-DeviceMirrors::DeviceMirrors(std::vector<PlacedLayer> layers, DeviceBytes limits)
-    : shapes_(std::move(layers)), limits_(std::move(limits)) {
-  for (const auto& [device, bytes] : limits_) {
-    const kernels::CudaDeviceScope there(device);
-    bus_.try_emplace(device);
-  }
-}
-
-DeviceMirror& DeviceMirrors::mirror_of(KvCache& host) {
-  auto* mirror = dynamic_cast<DeviceMirror*>(host.mirror.get());
-  if (mirror == nullptr || mirror->all_.get() != this) {
-    host.mirror = std::make_unique<DeviceMirror>(shared_from_this());
-    mirror = static_cast<DeviceMirror*>(host.mirror.get());
-  }
-  const std::scoped_lock lock(mutex_);
-  used_.splice(used_.end(), used_, std::ranges::find(used_, mirror));
-  return *mirror;
-}
-
-bool DeviceMirrors::has_room(int64_t tokens) const {
-  DeviceBytes taken;
-  for (const PlacedLayer& layer : shapes_) taken[layer.device] += layer.entry_bytes() * tokens;
-  const auto add = [&](const DeviceCache& cache) {
-    for (const auto& [device, bytes] : cache.bytes_by_device()) taken[device] += bytes;
-  };
-  for (const DeviceCache& cache : spare_) add(cache);
-  for (const DeviceMirror* mirror : used_) {
-    if (mirror->cache_) add(*mirror->cache_);
-  }
-  return std::ranges::all_of(taken, [&](const auto& on) { return on.second <= limits_.at(on.first); });
-}
-
-void DeviceMirrors::give_up(int64_t device, int64_t bytes) {
-  const std::scoped_lock lock(mutex_);
-  limits_.at(device) = std::max<int64_t>(0, limits_.at(device) - bytes);
-}
-
-/// Where even that is not enough, the device itself refuses.
-bool DeviceMirrors::make_room(int64_t tokens, std::span<DeviceMirror* const> needed) {
-  const std::scoped_lock lock(mutex_);
-  while (!spare_.empty() && !has_room(tokens)) spare_.pop_front();
-  for (DeviceMirror* mirror : used_) {
-    if (has_room(tokens)) return true;
-    if (!mirror->cache_ || mirror->expects_ || std::ranges::find(needed, mirror) != needed.end()) continue;
-    mirror->drop();
-    ++evictions_;
-  }
-  return has_room(tokens);
-}
-
-void DeviceMirrors::copy_origin(DeviceMirror& mirror, int64_t capacity, std::vector<DeviceMirror*> needed) {
-  const std::optional<DeviceMirror::Origin> origin = std::exchange(mirror.origin_, std::nullopt);
-  if (!origin) return;
-  const auto found = [&]() -> DeviceMirror* {
-    const auto at = std::ranges::find_if(used_, [&](const DeviceMirror* other) { return other->holds(*origin); });
-    return at == used_.end() ? nullptr : *at;
-  };
-  {
-    const std::scoped_lock lock(mutex_);
-    needed.push_back(found());
-  }
-  if (needed.back() == nullptr || !make_room(capacity, needed)) return;
-  const std::scoped_lock lock(mutex_);
-  if (const DeviceMirror* from = found(); from != nullptr) {
-    mirror.cache_.emplace(from->cache_->copy(origin->length, capacity));
-    ++copies_;
-  }
-}
-
-/// Copies anew; layers that are alike stay where they are as long as there is room.
-void DeviceMirrors::renew(DeviceMirror& mirror, KvCache& host, int64_t tokens, int64_t visited,
-                          std::span<DeviceMirror* const> needed) {
-  const std::vector<bool> alike = mirror.alike(host);
-  const bool stays = std::ranges::count(alike, true) > 0 && mirror.cache_->capacity() >= tokens;
-  const int64_t expected = stays ? tokens : std::max(tokens, host.prompt_length) + kDecodeHeadroom;
-  RecycledCache former{.cache = std::exchange(mirror.cache_, std::nullopt)};
-  if (stays) former.alike = alike;
-  make_room(expected, needed);
-  uploads_ += any_goes_up(host, former.alike) ? 1 : 0;
-  mirror.cache_.emplace(shapes_, host, expected - host.length, std::move(former), visited);
-  mirror.layers_.resize(host.layers.size());
-  mirror.record(host);
-}
-
-std::vector<DeviceCache*> DeviceMirrors::of(std::span<const GrowingCache> grown, int64_t visited) {
-  std::vector<DeviceMirror*> mirrors;
-  for (const GrowingCache& one : grown) mirrors.push_back(&mirror_of(*one.host));
-  std::vector<DeviceCache*> caches;
-  for (size_t i = 0; i < grown.size(); ++i) {
-    KvCache& host = *grown[i].host;
-    const int64_t needed = host.length + grown[i].tokens;
-    if (grown[i].arriving) {
-      caches.push_back(&*mirrors[i]->cache_);
-      continue;
-    }
-    mirrors[i]->expects_ = false;
-    copy_origin(*mirrors[i], std::max(needed, host.prompt_length) + kDecodeHeadroom, mirrors);
-    if (!mirrors[i]->follow(host, visited)) {
-      renew(*mirrors[i], host, needed, visited, mirrors);
-    } else {
-      if (needed > mirrors[i]->cache_->capacity()) make_room(needed, mirrors);  // it moves: both at once
-      mirrors[i]->take_new(host, visited);
-    }
-    mirrors[i]->count(host);
-    caches.push_back(&*mirrors[i]->cache_);
-  }
-  return caches;
-}
-
 void DeviceMirrors::appended(KvCache& host, int64_t layer) {
   auto& mirror = static_cast<DeviceMirror&>(*host.mirror);
   mirror.record(host, static_cast<size_t>(layer));
   if (layer + 1 == std::ssize(host.layers)) mirror.expects_ = false;  // all have come
-}
-
-void DeviceMirrors::add_sums(const DeviceCache& copy, int64_t layer, const LayerQueries& queries, const float* lse,
-                             std::span<const kernels::QuerySum> sums) {
-  const std::scoped_lock lock(mutex_);
-  const int64_t device = copy.shape(layer).device;
-  const kernels::CudaDeviceScope here(device);
-  sums_[device].add(copy, layer, queries, lse, sums);
-}
-
-DeviceMirrors::LayerScope::LayerScope(KvCache& host, int64_t layer) : host_(&host.layers[static_cast<size_t>(layer)]) {
-  auto& mirror = static_cast<DeviceMirror&>(*host.mirror);
-  EntrySegment& tail = host_->tail();
-  bool alone = true;  // nothing in front of the tail has become part of the copy's runs
-  for (int64_t head = 0; head < tail.shape().kv_heads; ++head)
-    alone = alone && mirror.cache_->held(layer, head) == tail.entries(head);
-  if (alone)
-    tail.use_mirror(copies_.emplace_back(std::make_unique<DeviceMirror::SegmentCopy>(mirror, layer, tail)).get());
-  for (const auto& segment : host_->segments()) {
-    for (const DeviceSegment& front : mirror.cache_->fronts(layer)) {
-      if (front.version() != segment->version() || front.has_steps()) continue;
-      segment->use_mirror(
-          copies_.emplace_back(std::make_unique<DeviceMirror::SegmentCopy>(mirror, layer, front)).get());
-    }
-  }
-}
-
-DeviceMirrors::LayerScope::~LayerScope() {
-  for (const auto& segment : host_->segments()) segment->use_mirror(nullptr);
 }
 
 }  // namespace kvarena::device

@@ -2,6 +2,7 @@
 // Copies on the device of caches that live on the host.
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -22,6 +23,23 @@ class DeviceMirrors;
 
 /// Tokens that a new copy has room for beyond those that are known to come, so that answers seldom move it.
 inline constexpr int64_t kDecodeHeadroom = 256;
+
+/// Copies that others leave alone while this lives: a running pass attends to them, or one of them is being made.
+class HeldCopies {
+ public:
+  HeldCopies(HeldCopies&&) = default;
+  HeldCopies& operator=(HeldCopies&&) = delete;
+  ~HeldCopies();
+  [[nodiscard]] DeviceCache* operator[](size_t i) const { return copies_[i].get(); }
+  [[nodiscard]] DeviceCache* front() const { return copies_.front().get(); }
+
+ private:
+  friend class DeviceMirrors;
+  HeldCopies(std::shared_ptr<DeviceMirrors> all, size_t count);
+
+  std::shared_ptr<DeviceMirrors> all_;
+  std::vector<std::shared_ptr<DeviceCache>> copies_;
+};
 
 /// A cache's copy on the device, as of the last pass that ran there. Lives in KvCache::mirror; when memory is short its
 /// entries go and it stays empty.
@@ -82,14 +100,20 @@ class DeviceMirror final : public CacheMirror, public LayerReceiver {
   /// are what is taken of the device: the larger of the two.
   void count(const KvCache& host);
   void count(int64_t bytes);
+  // Under the lock of all mirrors:
   void drop();
+  /// Whether the copy may go: nobody holds it, and no layer is on its way to it.
+  [[nodiscard]] bool idle() const { return cache_ && cache_.use_count() == 1 && !expects_; }
+  /// Bytes that the copy takes, or will take when it has been made.
+  [[nodiscard]] const DeviceBytes& taken();
 
-  std::optional<DeviceCache> cache_;
-  LedgerPtr ledger_;     // of the cache
-  int64_t counted_ = 0;  // bytes there
+  std::shared_ptr<DeviceCache> cache_;  // shared with HeldCopies; set and released under the lock of all mirrors
+  DeviceBytes taken_;                   // of what others hold or make; under the same lock
+  LedgerPtr ledger_;                    // of the cache
+  int64_t counted_ = 0;                 // bytes there
   std::vector<Layer> layers_;
   std::optional<Origin> origin_;
-  bool expects_ = false;
+  std::atomic<bool> expects_ = false;
 };
 
 /// A cache to which a pass will append so many tokens.
@@ -99,16 +123,19 @@ struct GrowingCache {
   bool arriving = false;  // its copy has been expecting it: layers may still be on their way
 };
 
-/// All of one model's. The least recently used ones go when there is no room for another. Thread-safe but for the
-/// caches themselves, each of which one thread uses at a time.
+/// All of one model's. The least recently used ones go when there is no room for another, but for those that somebody
+/// holds. Room is reserved before it is taken. Thread-safe but for the caches themselves, each of which one thread uses
+/// at a time.
 class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
  public:
   /// Mirrors of caches with such layers, which take at most `limits` on the layers' devices.
   DeviceMirrors(std::vector<PlacedLayer> layers, DeviceBytes limits);
 
   /// The device's copies of the caches, up to date in the first `visited` layers and with room for the tokens to come.
-  /// They are not given away before the next call.
-  [[nodiscard]] std::vector<DeviceCache*> of(std::span<const GrowingCache> caches, int64_t visited);
+  [[nodiscard]] HeldCopies of(std::span<const GrowingCache> caches, int64_t visited);
+  /// Brings a cache's copy up to date ahead of a pass over `tokens` more, on any thread and beside passes over others.
+  /// Does nothing where no copy can hold it or there is no room beside the copies that others hold: the pass brings it.
+  void upload(KvCache& host, int64_t tokens);
   /// Whether a copy expects its cache and has room for so many more tokens.
   [[nodiscard]] bool expects(const KvCache& host, int64_t tokens) const;
   /// The device appended to a layer of the copy what the host has got too, and nothing else was done to it yet.
@@ -148,27 +175,40 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
 
  private:
   friend class DeviceMirror;
-  DeviceMirror& mirror_of(KvCache& host);
-  /// Drops others' copies until a cache of so many tokens fits beside the `needed` ones; whether it does.
-  bool make_room(int64_t tokens, std::span<DeviceMirror* const> needed);
+  friend class HeldCopies;
+  using Copy = std::shared_ptr<DeviceCache>;
+  enum class When : uint8_t {
+    now,    // a pass waits for it: room that uploads ahead hold is waited for, and a device that is too small refuses
+    ahead,  // it may fail
+  };
+
+  /// The cache's mirror, now the most recently used one; `held` is its copy, if it has one.
+  DeviceMirror& mirror_of(KvCache& host, Copy& held);
+  /// Brings one copy up to date; false where there was no room ahead.
+  bool bring(DeviceMirror& mirror, const GrowingCache& grown, int64_t visited, When when, Copy& held);
   /// Makes a clone's copy from where its entries lie, if they still do.
-  void copy_origin(DeviceMirror& mirror, int64_t capacity, std::vector<DeviceMirror*> needed);
-  /// Makes a copy anew, with room for so many tokens at least.
-  void renew(DeviceMirror& mirror, KvCache& host, int64_t tokens, int64_t visited,
-             std::span<DeviceMirror* const> needed);
-  [[nodiscard]] bool has_room(int64_t tokens) const;
-  /// A spare for so many tokens, if there is one that is not much larger.
-  [[nodiscard]] std::optional<DeviceCache> take_spare(int64_t tokens);
+  void copy_origin(DeviceMirror& mirror, int64_t capacity, Copy& held);
+  /// Makes a copy anew, with room for so many tokens at least; false where there was no room ahead.
+  bool renew(DeviceMirror& mirror, const GrowingCache& grown, int64_t visited, When when, Copy& held);
+  void put(DeviceMirror& mirror, DeviceCache made, Copy& held);
+  /// Reserves a copy's room for so many tokens, in place of what it takes or beside that. Others' copies go until there
+  /// is enough; none does ahead where that would be in vain. Whether there is.
+  bool reserve(DeviceMirror& mirror, int64_t tokens, bool beside, When when);
+  /// Under the lock: whether all fits once `mirror` takes so much, or would if all copies went that may.
+  [[nodiscard]] bool fits(const DeviceMirror& mirror, DeviceBytes taken, bool alone) const;
+  /// A spare for so many tokens that becomes a mirror's copy, if there is one that is not much larger.
+  [[nodiscard]] std::optional<DeviceCache> take_spare(DeviceMirror& mirror, int64_t tokens);
 
   std::vector<PlacedLayer> shapes_;
   DeviceBytes limits_;
-  int64_t uploads_ = 0, copies_ = 0, evictions_ = 0, lookups_ = 0;
-  std::atomic<int64_t> received_bytes_ = 0;
-  std::map<int64_t, kernels::CudaQueue> bus_;  // by device, of what copies receive
-  std::map<int64_t, AttentionSums> sums_;      // by device
-  mutable std::mutex mutex_;
-  std::list<DeviceMirror*> used_;  // least recently used first
-  std::list<DeviceCache> spare_;   // of caches that left, for those that come: freeing memory waits for all streams
+  std::atomic<int64_t> uploads_ = 0, copies_ = 0, evictions_ = 0, lookups_ = 0, received_bytes_ = 0;
+  std::mutex summing_;
+  std::map<int64_t, AttentionSums> sums_;  // by device; used under this lock
+  mutable std::mutex mutex_;               // of what follows, and of all mirrors' room
+  int64_t ahead_ = 0;                      // uploads under way
+  std::condition_variable settled_;        // one less
+  std::list<DeviceMirror*> used_;          // least recently used first
+  std::list<DeviceCache> spare_;  // of caches that left, for those that come: freeing memory waits for all streams
 };
 
 }  // namespace kvarena::device

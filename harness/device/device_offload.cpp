@@ -69,7 +69,8 @@ std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batc
   const int64_t exit = batch.front().exit_after;
   layers_ = exit > 0 ? exit : std::ssize(shapes_);
   const auto run = [&] {
-    const DeviceLogits logits = start(batch);
+    std::optional<HeldCopies> held;  // by this pass
+    const DeviceLogits logits = start(batch, held);
     show();
     const std::span<const float> rows = model_.download(logits);
     finish();
@@ -88,8 +89,8 @@ std::unique_ptr<RowStream> DeviceOffload::rows_of(KvCache& cache, int64_t tokens
 }
 
 void DeviceOffload::upload(KvCache& cache, int64_t tokens) {
-  const GrowingCache grown[] = {{.host = &cache, .tokens = tokens}};
-  on_device([&] { (void)mirrors_->of(grown, std::ssize(shapes_)); }, [&] { cache.mirror.reset(); });
+  if (wants_views(cache)) return;  // only some of its passes are the device's
+  on_device([&] { mirrors_->upload(cache, tokens); }, [&] { cache.mirror.reset(); });
 }
 
 std::unique_ptr<Offload> DeviceOffload::beside(const ModelConfig& config, const Checkpoint& checkpoint,
@@ -132,7 +133,7 @@ void DeviceOffload::sort(std::span<const SequencePass> batch) {
   }
 }
 
-DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
+DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch, std::optional<HeldCopies>& held) {
   sort(batch);
   std::vector<GrowingCache> grown;
   Download bring = Download::entries;
@@ -143,12 +144,12 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch) {
                      .tokens = std::ssize(sequence.pass->tokens),
                      .arriving = sequence.arriving != nullptr});
   }
-  const std::vector<DeviceCache*> caches = mirrors_->of(grown, layers_);
+  held.emplace(mirrors_->of(grown, layers_));
   std::vector<DevicePass> passes;
-  auto next = caches.begin();
+  size_t next = 0;
   for (Sequence& sequence : sequences_) {
     const SequencePass& pass = *sequence.pass;
-    if (sequence.host == nullptr) sequence.cache = *next++;
+    if (sequence.host == nullptr) sequence.cache = (*held)[next++];
     if (sequence.choice != nullptr && sequence.cache->full())
       sequence.attended = sequence.choice->in_every_layer(layers_);
     passes.push_back({.tokens = pass.tokens,

@@ -59,7 +59,7 @@ class DeviceOffload final : public Offload {
   [[nodiscard]] ArrivingCache* arriving(const SequencePass& pass) const;
   /// Whether the device attends, too, to a cache that is there.
   [[nodiscard]] bool attends(const SequencePass& pass) const;
-  [[nodiscard]] DeviceLogits start(std::span<const SequencePass> batch);
+  [[nodiscard]] DeviceLogits start(std::span<const SequencePass> batch, std::optional<HeldCopies>& held);
   void sort(std::span<const SequencePass> batch);
   void show();
   void finish();

@@ -18,11 +18,11 @@ auto guarded(const Work& work) {
 
 OffloadedRows::OffloadedRows(DeviceModel& model, DeviceMirrors& mirrors, KvCache& host, int64_t tokens,
                              int64_t& computed)
-    : model_(&model), host_(&host), computed_(&computed) {
-  rows_ = guarded([&] {
-    const GrowingCache grown[] = {{.host = &host, .tokens = tokens - host.length}};
-    return model.rows_of(*mirrors.of(grown, model.config().layers).front(), tokens);
-  });
+    : model_(&model), host_(&host), computed_(&computed), held_(guarded([&] {
+        const GrowingCache grown[] = {{.host = &host, .tokens = tokens - host.length}};
+        return mirrors.of(grown, model.config().layers);
+      })) {
+  rows_ = guarded([&] { return model.rows_of(*held_.front(), tokens); });
 }
 
 OffloadedRows::~OffloadedRows() {

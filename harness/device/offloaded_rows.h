@@ -30,6 +30,7 @@ class OffloadedRows final : public RowStream {
   DeviceModel* model_;
   KvCache* host_;
   int64_t* computed_;
+  HeldCopies held_;
   std::unique_ptr<RowStream> rows_;
   std::vector<float> queries_;  // as the host has them
   bool alike_ = false;          // the copy and the cache

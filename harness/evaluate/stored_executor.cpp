@@ -112,7 +112,7 @@ std::future<BroughtPrompt> StoredExecutor::begin(size_t request) {
                                                   .profiled = (*loaded)->form.quality,
                                                   .load_s = (*loaded)->load_s,
                                                   .restore_s = (*loaded)->restore_s};
-                               return (*loaded)->take(*model_);
+                               return std::move((*loaded)->cache);
                              },
                          .seconds = seconds};
   });

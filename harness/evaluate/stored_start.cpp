@@ -18,8 +18,8 @@ struct StoredStart {
   storage::HierarchyPtr tiers;
   Tier tier = Tier::host;
 
-  /// Asks the link for it; it becomes a cache in the pass of whoever takes it.
-  [[nodiscard]] std::future<BroughtPrompt> load(const Transformer& model, std::shared_ptr<const ModelFacts> facts,
+  /// Asks the link for it; it becomes a cache, which goes on to the model's device, as soon as it is there.
+  [[nodiscard]] std::future<BroughtPrompt> load(Transformer& model, std::shared_ptr<const ModelFacts> facts,
                                                 const Method* method) const {
     const auto start = Clock::now();
     const auto size = static_cast<size_t>(block->bytes());
@@ -28,12 +28,10 @@ struct StoredStart {
         tiers->load(tier).read(block, {{.at = 0, .memory = bytes.get(), .bytes = block->bytes()}}));
     return std::async(std::launch::async, [&model, facts = std::move(facts), method, start, size, bytes, coming] {
       coming->wait();
+      const auto cache = std::make_shared<KvCache>(restore_cache(model, *facts, method, {bytes.get(), size}));
+      model.upload(*cache, 0);
       const std::chrono::duration<double> took = Clock::now() - start;
-      return BroughtPrompt{.cache =
-                               [&model, facts, method, size, bytes] {
-                                 return restore_cache(model, *facts, method, {bytes.get(), size});
-                               },
-                           .seconds = took.count()};
+      return BroughtPrompt{.cache = [cache] { return std::move(*cache); }, .seconds = took.count()};
     });
   }
 };

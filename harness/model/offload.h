@@ -25,8 +25,9 @@ class Offload {
   /// The rows of a prompt of so many tokens, whose entries `cache` takes: dense, an entry at each position before its
   /// length. No pass may run meanwhile. Throws UserError, as the rows do, when the device refuses.
   [[nodiscard]] virtual std::unique_ptr<RowStream> rows_of(KvCache& cache, int64_t tokens) = 0;
-  /// Brings the device's copy of a cache up to date, with room for so many more tokens. No pass may run meanwhile.
-  /// Throws UserError when the device refuses.
+  /// Brings the device's copy of a cache up to date, with room for so many more tokens: on any thread, beside passes
+  /// over other caches, whose copies stay where they are. Does nothing where there is no room beside these. Throws
+  /// UserError when the device refuses.
   virtual void upload(KvCache& cache, int64_t tokens) = 0;
   /// Another model on the device of this one's last layer, whose caches give up the room that it takes. Throws
   /// UserError when it does not fit.

@@ -153,8 +153,9 @@ class Transformer {
   /// forward() does.
   [[nodiscard]] Recomputed recompute(const Recomputation& what);
 
-  /// Has a device copy what the cache holds, ahead of a pass over `tokens` more; nothing on the host. Throws UserError
-  /// when the device refuses. No pass of this model may run meanwhile.
+  /// Has a device copy the cache ahead of a pass over `tokens` more, on any thread, beside passes over others, unless
+  /// it lacks room beside those; nothing on the host. Returns when it is there. Throws UserError when the device
+  /// refuses.
   void upload(KvCache& cache, int64_t tokens);
 
  private:

@@ -45,14 +45,18 @@ ReuseRun::ReuseRun(Transformer& model, std::span<const int32_t> tokens, const Pr
   if (speculative && speculative->path.empty()) reading_.emplace(model, tokens, speculative->layers);
 }
 
-/// Fills the cache with what the memory holds. With `upload` each chunk goes on to the model's device, if it has one.
-void ReuseRun::load(bool upload) {
+/// Fills the cache with what the memory holds, which goes on to the model's device, if it has one, chunk by chunk.
+void ReuseRun::load() {
   const auto start = Clock::now();
   KvCache& cache = result_.cache;
+  const auto go_on = [&] {
+    if (cache.length > 0) model_->upload(cache, std::ssize(prompt_.tokens) - cache.length);
+  };
   switch (reuser_->source()) {
     case ReuseSource::nothing: break;
     case ReuseSource::prefix:
       (void)memory_->prefixes->read(reuser_->block(), prompt_.tokens.first(prompt_.tokens.size() - 1), cache);
+      go_on();
       break;
     case ReuseSource::chunks:
       for (const PromptPart& part : prompt_.parts) {
@@ -60,7 +64,7 @@ void ReuseRun::load(bool upload) {
         const ChunkCache chunk = memory_->chunks->find(chunk_key(*model_, tokens_of(prompt_, part)));
         KVARENA_ASSERT(chunk != nullptr, fmt::format("no entries of tokens {} to {}", part.begin, part.end));
         append_recovered(*model_, *chunk, cache);
-        if (upload) model_->upload(cache, std::ssize(prompt_.tokens) - cache.length);
+        go_on();
       }
       break;
   }
@@ -91,8 +95,7 @@ void ReuseRun::begin(Beginning how) {
   const auto speculative = reuser_->speculative();
   const bool itself = speculative && speculative->path.empty();
   const bool scores = speculative && (alone || !itself);
-  const bool upload = alone && !itself;  // its own passes must not meet uploads
-  std::future<void> loading = std::async(scores ? std::launch::async : std::launch::deferred, [&] { load(upload); });
+  std::future<void> loading = std::async(scores ? std::launch::async : std::launch::deferred, [&] { load(); });
   if (!itself) score();
   while (itself && alone && reads_itself()) {
     const SequencePass pass = next_pass();

@@ -41,8 +41,8 @@ class ReuseRun final : public PassMember {
            ReuseMemory& memory);
 
   enum class Beginning {
-    alone,         // no other pass of the model runs; it reads itself, and entries go on to its device while they come
-    beside_passes  // any may run: what it reads itself is left to reads_itself(), and the device gets entries later
+    alone,         // no other pass of the model runs: it reads itself
+    beside_passes  // any may run: what it reads itself is left to reads_itself()
   };
   /// Loads, scores and chooses; once, by any thread. Throws UserError as speculate() does.
   void begin(Beginning how);
@@ -81,7 +81,7 @@ class ReuseRun final : public PassMember {
     TokenRun run;
   };
 
-  void load(bool upload);
+  void load();
   void score();
   void choose(const Speculation* speculation);
   /// Takes what a pass of `seconds` computed.

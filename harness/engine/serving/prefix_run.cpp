@@ -35,11 +35,11 @@ const std::shared_ptr<const storage::Block>& copy_of(const StoredPrompt& prompt,
 }
 
 /// A copy that a store holds of a prompt, on its way over a link. The full cache becomes one while it comes, as if it
-/// lay there in the device's own layout; what a method left, and what completes that, is restored by whoever takes it,
-/// in its own time.
+/// lay there in the device's own layout, and goes on to the model's device; what a method left, and what completes
+/// that, is restored by whoever takes it, in its own time.
 class Incoming {
  public:
-  Incoming(PrefixDevice& device, const Transformer& model, const StoredPrompt& prompt, Copy copy)
+  Incoming(PrefixDevice& device, Transformer& model, const StoredPrompt& prompt, Copy copy)
       : model_(&model),
         facts_(prompt.facts.get()),
         method_(copy == Copy::compressed ? prompt.method : nullptr),
@@ -70,9 +70,10 @@ class Incoming {
   void restore() {
     cache_ = restore_cache(*model_, *facts_, method_, bytes_);
     bytes_ = {};
+    model_->upload(*cache_, 0);
   }
 
-  const Transformer* model_;
+  Transformer* model_;
   const ModelFacts* facts_;
   const Method* method_;
   int64_t size_;

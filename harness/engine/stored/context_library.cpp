@@ -160,6 +160,7 @@ BroughtCache ContextLibrary::bring(const Context& context, std::vector<ObjectRea
   std::shared_ptr<const ReadyCache> ready;
   for (ObjectRead& read : reads) {
     ready = std::dynamic_pointer_cast<const ReadyCache>(read.reading.ready);
+    if (ready) cache.emplace(ready->begin(*model_));
     read.whole = ready != nullptr || read.reading.bytes([&](std::span<const std::byte> bytes) {
       const auto arrived = Clock::now();
       if (read.chunk != nullptr) {
@@ -174,26 +175,16 @@ BroughtCache ContextLibrary::bring(const Context& context, std::vector<ObjectRea
     total += read.reading.form.bytes;
     tiers[read.reading.tier] += static_cast<double>(read.reading.form.bytes);
   }
-  if (chunks) {
-    const auto arrived = Clock::now();
-    cache.emplace(chunks->finish(std::ssize(context.tokens)));
-    restore += seconds_since(arrived);
-  }
-  if (ready) cache.emplace(model_->make_cache());
+  const auto arrived = Clock::now();
+  if (chunks) cache.emplace(chunks->finish(std::ssize(context.tokens)));
+  model_->upload(*cache, 0);
+  if (!ready) restore += seconds_since(arrived);
   for (auto& [tier, share] : tiers) share /= static_cast<double>(total);
   Form form = reads.front().reading.form;
   form.bytes = total;
-  brought.cache = LoadedCache{.cache = std::move(*cache),
-                              .ready = std::move(ready),
-                              .tiers = std::move(tiers),
-                              .form = std::move(form),
-                              .restore_s = restore};
+  brought.cache =
+      LoadedCache{.cache = std::move(*cache), .tiers = std::move(tiers), .form = std::move(form), .restore_s = restore};
   return brought;
-}
-
-KvCache LoadedCache::take(Transformer& model) {
-  const std::shared_ptr<const ReadyCache> lay = std::exchange(ready, nullptr);
-  return lay ? lay->begin(model) : std::move(cache);
 }
 
 LoadedCache ContextLibrary::came(const std::string& key, BroughtCache brought) {

@@ -39,16 +39,12 @@ struct LibraryPlace {
 
 /// A context's cache, for the tokens that follow.
 struct LoadedCache {
-  KvCache cache;                            // empty where it lay ready
-  std::shared_ptr<const ReadyCache> ready;  // where it lay so
-  std::map<Tier, double> tiers;             // shares of its bytes by where they lay; empty when it was computed anew
-  storage::Form form;                       // that it lay in; when it was computed anew, the uncompressed one
-  double load_s = 0;                        // until its bytes were there
-  double restore_s = 0;                     // from bytes to a cache
-  double compute_s = 0;                     // of the prefill that was needed because it was not there
-
-  /// The cache, once. For the thread of the model's passes.
-  [[nodiscard]] KvCache take(Transformer& model);
+  KvCache cache;                 // a copy of which lies on the model's device, if it has one with room
+  std::map<Tier, double> tiers;  // shares of its bytes by where they lay; empty when it was computed anew
+  storage::Form form;            // that it lay in; when it was computed anew, the uncompressed one
+  double load_s = 0;             // until its bytes were there
+  double restore_s = 0;          // from bytes to a cache and its copy
+  double compute_s = 0;          // of the prefill that was needed because it was not there
 };
 
 /// One object of a context that is read.

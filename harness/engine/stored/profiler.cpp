@@ -26,6 +26,7 @@ void measure(storage::Form& known, Transformer& model, const Prefill& context, c
   for (int repeat = 0; repeat < 3; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
     KvCache cache = restore_cache(model, *context.model, form.method.get(), bytes);
+    model.upload(cache, 0);
     const double restored = seconds_since(start);
     if (query != nullptr) {
       PromptRun run(model, tokens, context.model, std::move(cache));

@@ -30,6 +30,7 @@ ReadyCache::ReadyCache(const Transformer& model, const ModelFacts& facts, const 
 std::vector<std::byte> ReadyCache::stored() const { return stream_.empty() ? store_again(cache_) : stream_; }
 
 KvCache ReadyCache::begin(Transformer& model) const {
+  const std::lock_guard lock(cloning_);
   try {
     if (whole_) model.upload(cache_, 0);
   } catch (const UserError&) {

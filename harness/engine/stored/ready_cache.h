@@ -1,6 +1,8 @@
 #pragma once
 // A stored context's cache as attention reads it, on a tier of such.
 
+#include <mutex>
+
 #include "harness/engine/stored/stored_cache.h"
 #include "harness/storage/context_store.h"
 
@@ -16,10 +18,11 @@ class ReadyCache final : public storage::ReadyContext {
   [[nodiscard]] int64_t bytes() const override { return cache_.bytes() + std::ssize(stream_); }
   [[nodiscard]] std::vector<std::byte> stored() const override;
   /// A clone to begin with. On a model with a device the copy of a cache that keeps every token goes up and stays
-  /// there, and the clone's is made of it: for the thread of the passes, between two of them.
+  /// there, and the clone's is made of it. On any thread.
   [[nodiscard]] KvCache begin(Transformer& model) const;
 
  private:
+  mutable std::mutex cloning_;
   mutable KvCache cache_;  // of which a copy may lie on a device
   bool whole_;             // every layer and head has an entry of each token
   std::vector<std::byte> stream_;

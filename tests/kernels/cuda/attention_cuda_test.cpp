@@ -412,6 +412,7 @@ void expect_bits_of_described_runs(DType dtype, int64_t q_len, const std::vector
   const RunGrowth growth{.before = before, .dropped = dropped.data()};
   CudaScratch scratch;
   const CudaQueue queue;
+  cuda_synchronize(nullptr);
   const CudaGraph graph(queue.stream(), [&] {
     init_attention_cuda(one.problem.state, q_len, 4, 32, queue.stream());
     attend_cuda({{&one.problem, 1}, 4, 2, 32, 32, scale_of(shape)}, {&growth, 1}, scratch, queue.stream());

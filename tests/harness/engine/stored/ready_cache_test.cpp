@@ -93,12 +93,12 @@ TEST_F(Ready, AnswersTheSameFromEveryTierAndRestoresNothing) {
         } else {
           EXPECT_GT(loaded.restore_s, 0);
         }
-        EXPECT_EQ(answer(loaded.take(model_), prompt(i, i)), expected(i, held, prompt(i, i))) << key;
+        EXPECT_EQ(answer(std::move(loaded.cache), prompt(i, i)), expected(i, held, prompt(i, i))) << key;
         library->used(key, now += 1);
         EXPECT_EQ(library->store().find(key)->at.tier, 0) << "what was used lies in front";
         loaded = library->load(key);
         EXPECT_EQ(loaded.tiers, (std::map<Tier, double>{{Tier::device, 1}}));
-        EXPECT_EQ(answer(loaded.take(model_), prompt(i, i)), expected(i, held, prompt(i, i))) << key;
+        EXPECT_EQ(answer(std::move(loaded.cache), prompt(i, i)), expected(i, held, prompt(i, i))) << key;
         EXPECT_EQ(library->store().get(key)->bytes, store_form(read(i, held), held)) << "the bytes at rest";
         expect_within_capacity(*library);
       }
@@ -128,7 +128,7 @@ TEST_F(Ready, APolicyThatChoosesFormsKnowsWhatLiesInFront) {
   for (uint64_t i = 0; i < 2; ++i) {
     const std::string key = fmt::format("{}", i);
     EXPECT_EQ(library->store().find(key)->at, (storage::Choice{.form = 1, .tier = 0})) << key;
-    EXPECT_EQ(answer(library->load(key).take(model_), prompt(i, i)), expected(i, forms[1], prompt(i, i)));
+    EXPECT_EQ(answer(library->load(key).cache, prompt(i, i)), expected(i, forms[1], prompt(i, i)));
   }
   EXPECT_EQ(library->store().books().used(0), 2 * sized[1].ready_bytes);
 }
