@@ -117,6 +117,10 @@ struct U32x16 {
   __m512i v;
 };
 KVARENA_INLINE U32x16 load_u32(const uint32_t* p) { return {_mm512_loadu_si512(p)}; }
+/// Sixteen bytes, a lane each.
+KVARENA_INLINE U32x16 load_u8(const uint8_t* p) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
 /// The vector extension's operators become immediate shifts where n is a constant after unrolling.
 KVARENA_INLINE U32x16 shift_right(U32x16 a, int n) { return {(__m512i)((__v16su)a.v >> n)}; }
 KVARENA_INLINE U32x16 shift_left(U32x16 a, int n) { return {(__m512i)((__v16su)a.v << n)}; }
@@ -127,6 +131,10 @@ KVARENA_INLINE U32x16 set_u32(uint32_t x) { return {_mm512_set1_epi32(static_cas
 KVARENA_INLINE U32x16 mul(U32x16 a, U32x16 b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
 KVARENA_INLINE U32x16 masked(U32x16 a, uint32_t mask) {
   return {_mm512_and_si512(a.v, _mm512_set1_epi32(static_cast<int>(mask)))};
+}
+/// Bits of b where the mask has them set, else those of a.
+KVARENA_INLINE U32x16 merged(U32x16 a, U32x16 b, uint32_t mask) {
+  return {_mm512_ternarylogic_epi32(a.v, b.v, _mm512_set1_epi32(static_cast<int>(mask)), 0xd8)};
 }
 /// The lowest byte of each lane as a number.
 KVARENA_INLINE F32x16 low_byte(U32x16 a) { return {_mm512_cvtepi32_ps(masked(a, 0xff).v)}; }
@@ -278,6 +286,10 @@ KVARENA_INLINE U32x16 load_u32(const uint32_t* p) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
 }
+KVARENA_INLINE U32x16 load_u8(const uint8_t* p) {
+  return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)))};
+}
 KVARENA_INLINE U32x16 shift_right(U32x16 a, int n) {
   return {(__m256i)((__v8su)a.l >> n), (__m256i)((__v8su)a.h >> n)};
 }
@@ -293,6 +305,7 @@ KVARENA_INLINE U32x16 masked(U32x16 a, uint32_t mask) {
   const __m256i m = _mm256_set1_epi32(static_cast<int>(mask));
   return {_mm256_and_si256(a.l, m), _mm256_and_si256(a.h, m)};
 }
+KVARENA_INLINE U32x16 merged(U32x16 a, U32x16 b, uint32_t mask) { return either(masked(a, ~mask), masked(b, mask)); }
 KVARENA_INLINE F32x16 low_byte(U32x16 a) {
   const U32x16 byte = masked(a, 0xff);
   return {_mm256_cvtepi32_ps(byte.l), _mm256_cvtepi32_ps(byte.h)};

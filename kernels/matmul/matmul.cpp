@@ -15,7 +15,7 @@ constexpr int64_t kBlockRows = 192;
 /// Few rows: the weights are read once, every thread walks its own panels, with few enough rows several at a time.
 void stream_rows(const ProductTable& products, const MatmulArgs& args) {
   const int64_t panels = args.w->panels();
-  const int64_t bytes_per_panel = args.w->stored_k() * kPanel * size_of(args.w->dtype());
+  const int64_t bytes_per_panel = args.w->panel_bytes();
   // Below this a parallel region costs more than it saves.
   constexpr int64_t kWorthThreads = 64 * 1024;
   const int64_t threads = args.m * panels * bytes_per_panel < kWorthThreads ? 1 : thread_count();
@@ -25,8 +25,8 @@ void stream_rows(const ProductTable& products, const MatmulArgs& args) {
   static thread_local Scratch<float> scratch;
   float* x = scratch.get(products.few_floats * args.w->stored_k());
   products.pack_few(args.x, args.x_stride, args.m, args.w->k(), x);
-  const StreamArgs plain{x,           args.m,          args.w->data(), args.w->dtype(), args.w->n(),
-                         args.w->k(), bytes_per_panel, args.bias,      args.y,          args.y_stride};
+  const StreamArgs plain{x,           args.m,          args.w->data(), args.w->form(), args.w->n(),
+                         args.w->k(), bytes_per_panel, args.bias,      args.y,         args.y_stride};
   const auto run = [&](int64_t item) {
     products.enter();
     products.stream(plain, item * per_item, std::min(panels, (item + 1) * per_item));
@@ -39,9 +39,9 @@ void stream_rows(const ProductTable& products, const MatmulArgs& args) {
   }
 }
 
-/// Address of a step of a panel.
+/// Address of a step of a panel; of blocks, about where it lies.
 const char* stored_at(const PackedMatrix& w, int64_t panel, int64_t depth) {
-  return static_cast<const char*>(w.data()) + (panel * w.stored_k() + depth) * kPanel * size_of(w.dtype());
+  return static_cast<const char*>(w.data()) + panel * w.panel_bytes() + w.panel_bytes() * depth / w.stored_k();
 }
 
 /// Rows of x in tiles, as the table's pack_tile() lays them out.
@@ -100,7 +100,7 @@ void block_panel(const MatmulTable& fast, const ProductTable& products, const Ma
       const int64_t row = t * tiles.rows, rows = std::min(tiles.rows, args.m - row);
       float* sums = c + (t - first) * tiles.rows * kPanel;
       float* y = args.y + row * args.y_stride + column;
-      fetch_part(next, products.depth * kPanel * size_of(w.dtype()), t - first, last - first);
+      fetch_part(next, w.panel_bytes() * products.depth / w.stored_k(), t - first, last - first);
       if (ends) fetch_rows(y, rows, args.y_stride);
       products.tile(tiles.data + (t * w.stored_k() + depth) * products.tile_floats, weights, rows, steps, depth == 0,
                     sums);
@@ -135,18 +135,15 @@ void write_empty(const MatmulArgs& args) {
 const ProductTable& products_of(const MatmulTable& fast, const PackedMatrix& w) {
 #if defined(KVARENA_X86_PATHS)
   if (w.arithmetic() == Arithmetic::bf16) return *KVARENA_ACTIVE_PAIR_TABLE(rounded_products);
-  if (active_cpu_path() == CpuPath::amx && w.dtype() == DType::bf16) return amx::tile_products;
-#else
-  static_cast<void>(w);
+  if (active_cpu_path() == CpuPath::amx && w.form() == WeightForm::bf16) return amx::tile_products;
 #endif
-  return fast.floats;
+  return is_blocks(w.form()) ? fast.blocks : fast.floats;
 }
 
 const void* weights_at(const ProductTable& products, const PackedMatrix& w, int64_t panel, int64_t depth, int64_t steps,
                        float* wide) {
-  const void* stored = stored_at(w, panel, depth);
-  if (w.dtype() == DType::f32 || products.widen == nullptr) return stored;
-  products.widen(stored, w.dtype(), steps, wide);
+  if (w.form() == WeightForm::f32 || products.widen == nullptr) return stored_at(w, panel, depth);
+  products.widen(stored_at(w, panel, 0), w.form(), depth, steps, wide);
   return wide;
 }
 

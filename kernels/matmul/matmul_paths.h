@@ -11,7 +11,7 @@ struct StreamArgs {
   const float* x;    // rows as the table's pack_few() lays them out
   int64_t m;         // 1 .. few_rows
   const void* data;  // panels as PackedMatrix lays them out
-  DType dtype;
+  WeightForm form;
   int64_t n, k;
   int64_t panel_bytes;
   const float* bias;  // [n] or null
@@ -35,15 +35,17 @@ struct ProductTable {
   void (*stream)(const StreamArgs& args, int64_t panel_begin, int64_t panel_end);
   /// Packs up to tile_rows rows as a tile, missing rows zero.
   void (*pack_tile)(const float* x, int64_t x_stride, int64_t rows, int64_t k, float* tile);
-  /// Widens depth rows of one panel to float; null where products take panels as they are stored.
-  void (*widen)(const void* panel, DType dtype, int64_t depth, float* out);
+  /// Widens steps first .. first+steps-1 of one panel to float, of which `first` is a multiple of `depth`; null where
+  /// products take panels as they are stored.
+  void (*widen)(const void* panel, WeightForm form, int64_t first, int64_t steps, float* out);
   /// c [rows, 32] (+)= tile * panel over `depth` steps for the first `rows` rows of the tile; starts from zero when
   /// `first`.
   void (*tile)(const float* tile, const void* panel, int64_t rows, int64_t depth, bool first, float* c);
 };
 
 struct MatmulTable {
-  ProductTable floats;
+  ProductTable floats;  // of plain floats
+  ProductTable blocks;  // of blocks, which become floats in registers or on the way to the cache
   /// y [rows, columns] = c [rows, 32] + bias [columns], which may be null; columns <= 32.
   void (*write)(const float* c, int64_t rows, int64_t columns, const float* bias, float* y, int64_t y_stride);
   /// lanes [rows, 32] += |c [rows, 32]|.

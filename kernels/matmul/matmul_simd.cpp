@@ -7,14 +7,14 @@ namespace kvarena::kernels {
 namespace {
 
 void stream(const StreamArgs& args, int64_t begin, int64_t end) {
-  with_format(static_cast<int>(args.dtype), [&](auto format) { stream_of<decltype(format)>(args, begin, end); });
+  with_format(static_cast<int>(args.form), [&](auto format) { stream_of<decltype(format)>(args, begin, end); });
 }
 
-void widen(const void* panel, DType dtype, int64_t depth, float* out) {
-  with_format(static_cast<int>(dtype), [&](auto format) {
+void widen(const void* panel, WeightForm form, int64_t first, int64_t steps, float* out) {
+  with_format(static_cast<int>(form), [&](auto format) {
     constexpr int kSide = kSteps<decltype(format)>;
-    const auto* stored = static_cast<const typename decltype(format)::Stored*>(panel);
-    for (int64_t c = 0; c < depth; c += kSide) {  // of an odd depth the last step is padding and has room
+    const auto* stored = static_cast<const typename decltype(format)::Stored*>(panel) + first * kPanel;
+    for (int64_t c = 0; c < steps; c += kSide) {  // of an odd depth the last step is padding and has room
 #pragma GCC unroll 2
       for (int v = 0; v < 2; ++v, stored += kSide * kLanes) {
         fetch(stored + kAhead);
@@ -71,6 +71,18 @@ const MatmulTable matmul_table = {
                .stream = stream,
                .pack_tile = pack_tile,
                .widen = widen,
+               .tile = tile},
+    .blocks = {.few_rows = kFewBlockRows,
+               .few_floats = kFewBlockRows,
+               .tile_rows = kTileRows,
+               .tile_floats = kTileRows,
+               .depth = kDepth,
+               .enter = nothing,
+               .leave = nothing,
+               .pack_few = pack_few,
+               .stream = stream_blocks,
+               .pack_tile = pack_tile,
+               .widen = widen_blocks,
                .tile = tile},
     .write = write,
     .add_magnitudes = add_magnitudes,

@@ -5,6 +5,21 @@
 #include "kernels/matmul/matmul_paths.h"
 
 namespace kvarena::kernels {
+
+/// Rows that weights of blocks are multiplied by in registers.
+#if defined(KVARENA_SIMD_AVX512)
+static constexpr int64_t kFewBlockRows = 4;
+#else
+static constexpr int64_t kFewBlockRows = 2;
+#endif
+
+namespace KVARENA_SIMD_PATH {  // weight_blocks_simd.cpp
+/// Multiplies up to kFewBlockRows rows of x by panels of blocks: ProductTable::stream.
+void stream_blocks(const StreamArgs& args, int64_t panel_begin, int64_t panel_end);
+/// ProductTable::widen, of blocks; `first` and `steps` are whole runs.
+void widen_blocks(const void* panel, WeightForm form, int64_t first, int64_t steps, float* out);
+}  // namespace KVARENA_SIMD_PATH
+
 namespace {
 
 /// Writes sixteen columns of a row of y, bias added; none past n.

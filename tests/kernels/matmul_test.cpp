@@ -235,6 +235,12 @@ TEST(PackedMatrix, RowsOutsideTheMatrixAreRefused) {
   PackedMatrix w(4, 4, DType::f32);
   const std::vector<float> rows(16);
   EXPECT_THROW(w.pack_rows(2, 3, rows.data(), 4), std::logic_error);
+  EXPECT_THROW(w.pack_block(0, 0, {}), std::logic_error);
+  PackedMatrix blocks(4, 64, WeightForm::q8_0);
+  EXPECT_THROW(blocks.pack_block(4, 0, {}), std::logic_error);
+  EXPECT_THROW(blocks.pack_block(0, 2, {}), std::logic_error);
+  EXPECT_THROW(blocks.pack_rows(0, 1, rows.data(), 64), std::logic_error);
+  EXPECT_THROW(PackedMatrix(4, 48, WeightForm::q8_0), std::logic_error);
 }
 
 TEST(RowReductions, AProductBelowZeroIsLargerThanNoColumn) {
