@@ -37,7 +37,7 @@ struct Listed {
 Path description_of(const Path& path) {
   if (!std::filesystem::is_directory(path) || std::filesystem::exists(path / "config.json")) return path;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    if (entry.path().extension() == ".gguf") return entry.path();
+    if (entry.path().extension() == ".gguf" && !is_later_part(entry.path())) return entry.path();
   }
   return path;
 }

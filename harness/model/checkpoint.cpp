@@ -22,9 +22,10 @@ struct TypeRow {
 
 /// Rows in the order of TensorType. GGML block sizes: ggml's `block_q*` structures, K-quants in super-blocks of 256.
 constexpr TypeRow kTypes[] = {
-    {"f32", {1, 4}},      {"f16", {1, 2}},      {"bf16", {1, 2}},     {"q4_0", {32, 18}},  {"q4_1", {32, 20}},
-    {"q5_0", {32, 22}},   {"q5_1", {32, 24}},   {"q8_0", {32, 34}},   {"q2_k", {256, 84}}, {"q3_k", {256, 110}},
-    {"q4_k", {256, 144}}, {"q5_k", {256, 176}}, {"q6_k", {256, 210}}, {"mxfp4", {32, 17}}, {"other", {0, 0}},
+    {"f32", {1, 4}},      {"f16", {1, 2}},      {"bf16", {1, 2}},     {"q4_0", {32, 18}},   {"q4_1", {32, 20}},
+    {"q5_0", {32, 22}},   {"q5_1", {32, 24}},   {"q8_0", {32, 34}},   {"q2_k", {256, 84}},  {"q3_k", {256, 110}},
+    {"q4_k", {256, 144}}, {"q5_k", {256, 176}}, {"q6_k", {256, 210}}, {"iq4_nl", {32, 18}}, {"iq4_xs", {256, 136}},
+    {"mxfp4", {32, 17}},  {"other", {0, 0}},
 };
 
 /// x - x is 0 for every finite x and NaN otherwise; the sum lets the loop vectorise.
@@ -51,7 +52,7 @@ std::filesystem::path find_in_folder(const std::filesystem::path& folder) {
   }
   std::vector<std::filesystem::path> gguf_files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".gguf") gguf_files.push_back(entry.path());
+    if (entry.path().extension() == ".gguf" && !is_later_part(entry.path())) gguf_files.push_back(entry.path());
   }
   if (gguf_files.size() == 1) return gguf_files.front();
   fail({.place = folder.string(),
@@ -110,10 +111,20 @@ void Checkpoint::read_rows_f32(std::string_view name, int64_t first, int64_t cou
   if (info.type == TensorType::other) {
     fail({.place = fmt::format("{}: tensor {}", path().string(), name),
           .found = "elements of type " + info.stored_type,
-          .expected = "F32, F16, BF16, or Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K MXFP4 in GGUF"});
+          .expected =
+              "F32, F16, BF16, or Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 in GGUF"});
   }
   convert_rows(static_cast<size_t>(&info - tensors().data()), first, count, out.data());
   check_finite(*this, info, first, out);
+}
+
+std::vector<std::byte> Checkpoint::stored_rows(std::string_view name, int64_t first, int64_t count) const {
+  return copy_rows(static_cast<size_t>(&at(name) - tensors().data()), first, count);
+}
+
+std::vector<std::byte> Checkpoint::copy_rows(size_t index, int64_t /*first*/, int64_t /*count*/) const {
+  KVARENA_ASSERT(false, fmt::format("{} has no blocks", tensors()[index].name));
+  return {};
 }
 
 std::string fingerprint_of(const Checkpoint& checkpoint) {

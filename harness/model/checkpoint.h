@@ -15,7 +15,7 @@
 
 namespace kvarena {
 
-/// Encoding of a tensor's elements in the file. The q-types and mxfp4 are GGML's blocks; `other` is a type that can be
+/// Encoding of a tensor's elements in the file. Those behind bf16 are GGML's blocks but for `other`, a type that can be
 /// listed but not read as floats (integers, 8-bit floats, GGML types without a decoder here).
 enum class TensorType : uint8_t {
   f32,
@@ -31,6 +31,8 @@ enum class TensorType : uint8_t {
   q4_k,
   q5_k,
   q6_k,
+  iq4_nl,
+  iq4_xs,
   mxfp4,
   other
 };
@@ -88,6 +90,10 @@ class Checkpoint {
   /// Rows first .. first+count-1 as f32 [count, columns()]. Same errors as read_f32.
   void read_rows_f32(std::string_view name, int64_t first, int64_t count, std::span<float> out) const;
 
+  /// Rows first .. first+count-1 of a tensor of blocks as GGML stores its type, one row behind the other, their values
+  /// unchecked.
+  [[nodiscard]] std::vector<std::byte> stored_rows(std::string_view name, int64_t first, int64_t count) const;
+
   /// The mapped bytes of a tensor as they are in the file, when they are the elements in row-major order of `type`
   /// (f32, f16, bf16 only, and no rows to put back in order) and aligned to their size, or those of stored_type I64,
   /// I32, BOOL or U8, aligned or not; empty otherwise. Valid as long as the checkpoint lives.
@@ -96,13 +102,16 @@ class Checkpoint {
  private:
   /// Rows of tensors()[index]; the range has been checked.
   virtual void convert_rows(size_t index, int64_t first, int64_t count, float* out) const = 0;
+  /// Rows of blocks of tensors()[index], which a checkpoint of plain floats does not have.
+  [[nodiscard]] virtual std::vector<std::byte> copy_rows(size_t index, int64_t first, int64_t count) const;
 };
 
 /// SHA-256 over names, shapes and first rows of all tensors of floats: tells models apart, also those of one name.
 [[nodiscard]] std::string fingerprint_of(const Checkpoint& checkpoint);
 
 /// Opens a .safetensors file, a model.safetensors.index.json, a .gguf file, or a folder that holds one of these
-/// (an index first, then model.safetensors, then the only .gguf file). Throws UserError naming what is wrong.
+/// (an index first, then model.safetensors, then the only .gguf file or the first of its parts). Throws UserError
+/// naming what is wrong.
 [[nodiscard]] std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
 /// `count` elements (a whole number of blocks) of `type` to f32. `type` is not `other`.

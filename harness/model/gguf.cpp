@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 
 #include "harness/core/error.h"
 
@@ -37,8 +38,8 @@ constexpr GgmlType kGgmlTypes[] = {
     {14, "Q6_K", TensorType::q6_k, {256, 210}},    {15, "Q8_K", TensorType::other, {256, 292}},
     {16, "IQ2_XXS", TensorType::other, {256, 66}}, {17, "IQ2_XS", TensorType::other, {256, 74}},
     {18, "IQ3_XXS", TensorType::other, {256, 98}}, {19, "IQ1_S", TensorType::other, {256, 50}},
-    {20, "IQ4_NL", TensorType::other, {32, 18}},   {21, "IQ3_S", TensorType::other, {256, 110}},
-    {22, "IQ2_S", TensorType::other, {256, 82}},   {23, "IQ4_XS", TensorType::other, {256, 136}},
+    {20, "IQ4_NL", TensorType::iq4_nl, {32, 18}},  {21, "IQ3_S", TensorType::other, {256, 110}},
+    {22, "IQ2_S", TensorType::other, {256, 82}},   {23, "IQ4_XS", TensorType::iq4_xs, {256, 136}},
     {24, "I8", TensorType::other, {1, 1}},         {25, "I16", TensorType::other, {1, 2}},
     {26, "I32", TensorType::other, {1, 4}},        {27, "I64", TensorType::other, {1, 8}},
     {28, "F64", TensorType::other, {1, 8}},        {29, "IQ1_M", TensorType::other, {256, 56}},
@@ -240,16 +241,74 @@ void check_version(Reader& reader) {
   }
 }
 
+constexpr const char* kPart = "split.no";
+constexpr const char* kParts = "split.count";
+
+/// Ending of the name of a part, from 0 on.
+std::string part_ending(int64_t part, int64_t parts) { return fmt::format("-{:05}-of-{:05}.gguf", part + 1, parts); }
+
 }  // namespace
 
-GgufFile::GgufFile(const std::filesystem::path& path) : file_(path) {
-  Reader reader(file_.path(), file_.bytes());
+bool is_later_part(const std::filesystem::path& path) {
+  constexpr std::string_view kOf = "-of-";
+  constexpr size_t kDigits = 5;
+  const std::string name = path.stem().string();
+  const size_t of = name.rfind(kOf);
+  if (path.extension() != ".gguf" || of == std::string::npos || of <= kDigits || name[of - kDigits - 1] != '-')
+    return false;
+  const std::string part = name.substr(of - kDigits, kDigits), parts = name.substr(of + kOf.size());
+  return parts.size() == kDigits && (part + parts).find_first_not_of("0123456789") == std::string::npos &&
+         part != "00001";
+}
+
+GgufFile::GgufFile(const std::filesystem::path& path) : GgufFile(path, Alone{}) {
+  const int64_t parts = find_int(kParts).value_or(1), part = find_int(kPart).value_or(0);
+  if (part != 0) {
+    fail({.place = path.string(),
+          .found = fmt::format("part {} of {}", part + 1, parts),
+          .expected = "the first, which describes the model",
+          .action = fmt::format("Name the file that ends in {}.", part_ending(0, parts))});
+  }
+  for (int64_t other = 1; other < parts; ++other) add_part(other, parts);
+}
+
+/// Adds the tensors of a part beside the first.
+void GgufFile::add_part(int64_t part, int64_t parts) {
+  const std::string first = path().string(), ending = part_ending(0, parts);
+  const std::filesystem::path other =
+      first.substr(0, first.size() - std::min(first.size(), ending.size())) + part_ending(part, parts);
+  if (!first.ends_with(ending) || !std::filesystem::exists(other)) {
+    fail({.place = first,
+          .found = first.ends_with(ending) ? fmt::format("no {} beside it", other.filename().string())
+                                           : fmt::format("the first of {} parts", parts),
+          .expected = fmt::format("all {} parts in one folder, the first named NAME{}", parts, ending)});
+  }
+  GgufFile added(other, Alone{});
+  if (added.find_int(kPart) != part || added.find_int(kParts) != parts) {
+    fail({.place = other.string(),
+          .found =
+              fmt::format("part {} of {}", added.find_int(kPart).value_or(0) + 1, added.find_int(kParts).value_or(1)),
+          .expected = fmt::format("part {} of {}, as it is named", part + 1, parts)});
+  }
+  std::ranges::move(added.files_, std::back_inserter(files_));
+  std::ranges::move(added.tensors_, std::back_inserter(tensors_));
+}
+
+std::vector<std::filesystem::path> GgufFile::paths() const {
+  std::vector<std::filesystem::path> all;
+  for (const MappedFile& file : files_) all.push_back(file.path());
+  return all;
+}
+
+GgufFile::GgufFile(const std::filesystem::path& path, Alone) {
+  const MappedFile& file = files_.emplace_back(path);
+  Reader reader(file.path(), file.bytes());
   check_version(reader);
   const uint64_t tensor_count = reader.count(kMinTensorEntry, "number of tensors");
   const uint64_t metadata_count = reader.count(kMinMetadataEntry, "number of metadata entries");
   for (uint64_t i = 0; i < metadata_count; ++i) {
     const std::string key(reader.string(fmt::format("key of metadata entry {}", i)));
-    const GgufValue value = read_value(reader, file_.bytes(), key);
+    const GgufValue value = read_value(reader, file.bytes(), key);
     if (!metadata_.emplace(key, value).second) {
       fail(
           {.place = path.string(), .found = fmt::format("metadata {} twice", key), .expected = "keys that are unique"});
@@ -265,8 +324,8 @@ GgufFile::GgufFile(const std::filesystem::path& path) : file_(path) {
           .expected = "a multiple of 8 up to 1048576"});
   }
   const auto unit = static_cast<uint64_t>(alignment);
-  const uint64_t data_begin = std::min((reader.at() + unit - 1) / unit * unit, uint64_t{file_.bytes().size()});
-  place_tensors(file_.path(), file_.bytes().subspan(data_begin), alignment, entries);
+  const uint64_t data_begin = std::min((reader.at() + unit - 1) / unit * unit, uint64_t{file.bytes().size()});
+  place_tensors(file.path(), file.bytes().subspan(data_begin), alignment, entries);
   for (TensorEntry& entry : entries) tensors_.push_back(std::move(entry.tensor));
 }
 

@@ -15,6 +15,7 @@
 
 #include "harness/core/files.h"
 #include "harness/model/checkpoint.h"
+#include "kernels/matmul/weight_form.h"
 
 namespace kvarena {
 
@@ -40,13 +41,20 @@ struct GgufTensor {
 /// Whether a file begins as a GGUF file does, whatever its name; false for what cannot be read.
 [[nodiscard]] bool is_gguf(const std::filesystem::path& path);
 
-/// A mapped GGUF file whose every count, length and offset has been checked against the file's size.
-/// Getters throw UserError naming file and key when a key is missing (get_*) or holds another type.
+/// Whether a path is named as a part of a split file other than the first, NAME-00002-of-00003.gguf.
+[[nodiscard]] bool is_later_part(const std::filesystem::path& path);
+
+/// A mapped GGUF file whose every count, length and offset has been checked against the file's size. The first part of
+/// a split file, which has all metadata, brings the tensors of the others, which lie beside it. Getters throw UserError
+/// naming file and key when a key is missing (get_*) or holds another type.
 class GgufFile {
  public:
   explicit GgufFile(const std::filesystem::path& path);
 
-  [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
+  /// The file that was opened.
+  [[nodiscard]] const std::filesystem::path& path() const { return files_.front().path(); }
+  /// It, and the other parts.
+  [[nodiscard]] std::vector<std::filesystem::path> paths() const;
   [[nodiscard]] const std::vector<GgufTensor>& tensors() const { return tensors_; }
 
   [[nodiscard]] bool has(std::string_view key) const { return find(key) != nullptr; }
@@ -67,18 +75,25 @@ class GgufFile {
   [[nodiscard]] std::vector<float> find_floats(std::string_view key) const;
 
  private:
+  struct Alone {};
+  /// One file, whole or a part.
+  GgufFile(const std::filesystem::path& path, Alone);
+  void add_part(int64_t part, int64_t parts);
   [[nodiscard]] const GgufValue* find(std::string_view key) const;
   [[noreturn]] void fail_missing(std::string_view key) const;
   [[noreturn]] void fail_type(std::string_view key, std::string_view expected) const;
 
-  MappedFile file_;
+  std::vector<MappedFile> files_;
   std::map<std::string, GgufValue, std::less<>> metadata_;
   std::vector<GgufTensor> tensors_;
 };
 
-/// Converts blocks of a GGML quantised type, bit for bit as the format's reference does. `count` is a multiple of the
-/// block's elements.
-void dequantize_gguf_blocks(TensorType type, const std::byte* blocks, int64_t count, float* out);
+/// The form in which weights of a type are multiplied as they are stored. Throws InternalError for `other`.
+[[nodiscard]] kernels::WeightForm weight_form(TensorType type);
+
+/// Takes whole blocks of a GGML quantised type apart, in their order.
+void each_gguf_block(TensorType type, std::span<const std::byte> blocks,
+                     const std::function<void(int64_t index, const kernels::WeightBlock& block)>& body);
 
 /// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; a name without counterpart stays as it is.
 /// `architecture`: the file's general.architecture, by which a few names differ.

@@ -126,7 +126,7 @@ class GgufCheckpoint final : public Checkpoint {
 
   const std::vector<TensorInfo>& tensors() const override { return infos_; }
   const std::filesystem::path& path() const override { return file_->path(); }
-  std::vector<std::filesystem::path> files() const override { return {file_->path()}; }
+  std::vector<std::filesystem::path> files() const override { return file_->paths(); }
 
   std::span<const std::byte> raw(std::string_view name) const override {
     const Stored& tensor = stored_[static_cast<size_t>(&at(name) - infos_.data())];
@@ -162,21 +162,35 @@ class GgufCheckpoint final : public Checkpoint {
     }
   }
 
-  void convert_rows(size_t index, int64_t first, int64_t count, float* out) const override {
-    const Stored& tensor = stored_[index];
+  /// Calls body(bytes, elements) for stored pieces that make up the rows, in their order.
+  template <class F>
+  void each_piece(const Stored& tensor, int64_t first, int64_t count, const F& body) const {
     const bool bias = tensor.info.shape.size() == 1 && tensor.rotated_head_dim > 0;
     const int64_t columns = bias ? 1 : tensor.info.columns();
     if (bias) count *= tensor.info.elements();
     const BlockSize block = block_size(tensor.info.type);
     const int64_t row_bytes = columns / block.elements * block.bytes;
-    if (tensor.rotated_head_dim == 0) {
-      convert_to_f32(tensor.info.type, tensor.bytes.data() + first * row_bytes, count * columns, out);
-      return;
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t row = stored_row(first + i, tensor.rotated_head_dim);
-      convert_to_f32(tensor.info.type, tensor.bytes.data() + row * row_bytes, columns, out + i * columns);
-    }
+    const auto stored = [&](int64_t row, int64_t rows) {
+      body(tensor.bytes.subspan(static_cast<size_t>(row * row_bytes), static_cast<size_t>(rows * row_bytes)),
+           rows * columns);
+    };
+    if (tensor.rotated_head_dim == 0) return stored(first, count);
+    for (int64_t i = 0; i < count; ++i) stored(stored_row(first + i, tensor.rotated_head_dim), 1);
+  }
+
+  void convert_rows(size_t index, int64_t first, int64_t count, float* out) const override {
+    const Stored& tensor = stored_[index];
+    each_piece(tensor, first, count, [&](std::span<const std::byte> bytes, int64_t elements) {
+      convert_to_f32(tensor.info.type, bytes.data(), elements, out);
+      out += elements;
+    });
+  }
+
+  std::vector<std::byte> copy_rows(size_t index, int64_t first, int64_t count) const override {
+    std::vector<std::byte> rows;
+    each_piece(stored_[index], first, count,
+               [&](std::span<const std::byte> bytes, int64_t) { rows.insert(rows.end(), bytes.begin(), bytes.end()); });
+    return rows;
   }
 
   std::shared_ptr<const GgufFile> file_;

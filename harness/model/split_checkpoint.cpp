@@ -7,11 +7,11 @@
 #include <array>
 
 #include "harness/core/error.h"
-#include "harness/model/mxfp4.h"
 
 namespace kvarena {
 namespace {
 
+constexpr int64_t kMxfp4Block = 32;  // numbers under one exponent
 constexpr std::string_view kBlocks = "_blocks";
 constexpr std::string_view kScales = "_scales";
 constexpr std::string_view kBias = "_bias";
@@ -123,23 +123,33 @@ std::span<const std::byte> SplitCheckpoint::raw(std::string_view name) const {
   return whole_->raw(name);
 }
 
-/// Blocks [experts, rows, blocks, 16]: a byte holds two neighbours, the first in its low bits.
-void SplitCheckpoint::read_mxfp4(const Part& part, int64_t first, int64_t count, float* out) const {
+/// Stored as blocks [experts, rows, blocks, 16], in which a byte holds two neighbours, the first in its low bits, and
+/// exponents [experts, rows, blocks].
+std::vector<std::byte> SplitCheckpoint::mxfp4_rows(const Part& part, int64_t first, int64_t count) const {
   const std::vector<int64_t>& shape = part.from->shape;
-  const int64_t rows = shape[0] * shape[1], blocks = shape[2], bytes_of_block = kMxfp4Block / 2;
-  const auto packed = bytes_of(*whole_, part.from->name, rows * blocks * bytes_of_block);
+  const int64_t rows = shape[0] * shape[1], blocks = shape[2];
+  constexpr int64_t kBytes = kMxfp4Block / 2;
+  const auto packed = bytes_of(*whole_, part.from->name, rows * blocks * kBytes);
   const auto exponents = bytes_of(*whole_, scales_of(part.from->name), rows * blocks);
+  std::vector<std::byte> out;
+  out.reserve(static_cast<size_t>(count * blocks * (kBytes + 1)));
   for (int64_t r = 0; r < count; ++r) {
     const int64_t row = part.expert * shape[1] + part.first + part.step * (first + r);
     for (int64_t block = row * blocks; block < (row + 1) * blocks; ++block) {
-      const float scale = mxfp4_scale(std::to_integer<uint8_t>(exponents[static_cast<size_t>(block)]));
-      for (int64_t i = block * bytes_of_block; i < (block + 1) * bytes_of_block; ++i) {
-        const auto pair = std::to_integer<uint8_t>(packed[static_cast<size_t>(i)]);
-        *out++ = kMxfp4Numbers[pair & 15] * scale;
-        *out++ = kMxfp4Numbers[pair >> 4] * scale;
-      }
+      out.push_back(exponents[static_cast<size_t>(block)]);
+      const auto pairs = packed.subspan(static_cast<size_t>(block * kBytes), kBytes);
+      const auto number = [&](size_t i) { return pairs[i / 2] >> (i % 2 * 4) & std::byte{15}; };
+      for (size_t i = 0; i < kBytes; ++i) out.push_back(number(i) | number(i + kBytes) << 4);
     }
   }
+  return out;
+}
+
+std::vector<std::byte> SplitCheckpoint::copy_rows(size_t index, int64_t first, int64_t count) const {
+  const Part& part = parts_[index];
+  if (part.form == Form::mxfp4) return mxfp4_rows(part, first, count);
+  KVARENA_ASSERT(part.form == Form::whole || part.form == Form::rows, part.info.name + " is cut within its blocks");
+  return whole_->stored_rows(part.from->name, part.first + first, count);
 }
 
 void SplitCheckpoint::convert_rows(size_t index, int64_t first, int64_t count, float* out) const {
@@ -148,7 +158,9 @@ void SplitCheckpoint::convert_rows(size_t index, int64_t first, int64_t count, f
   const auto read = [&](int64_t row, int64_t rows, std::span<float> to) {
     whole_->read_rows_f32(part.from->name, row, rows, to);
   };
-  if (part.form == Form::mxfp4) return read_mxfp4(part, first, count, out);
+  if (part.form == Form::mxfp4) {
+    return convert_to_f32(TensorType::mxfp4, mxfp4_rows(part, first, count).data(), count * columns, out);
+  }
   if (part.form == Form::whole || part.form == Form::rows) {
     return read(part.first + first, count, {out, static_cast<size_t>(count * columns)});
   }

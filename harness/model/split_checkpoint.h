@@ -52,8 +52,10 @@ class SplitCheckpoint final : public Checkpoint {
   /// Adds one projection of all experts: `suffix` is what follows its name in the file.
   void add_expert_parts(const TensorInfo& tensor, std::string_view stem, std::string_view suffix,
                         std::string_view layer, int64_t part, int64_t parts);
-  void read_mxfp4(const Part& part, int64_t first, int64_t count, float* out) const;
+  /// Rows in GGML's blocks.
+  [[nodiscard]] std::vector<std::byte> mxfp4_rows(const Part& part, int64_t first, int64_t count) const;
   void convert_rows(size_t index, int64_t first, int64_t count, float* out) const override;
+  [[nodiscard]] std::vector<std::byte> copy_rows(size_t index, int64_t first, int64_t count) const override;
 
   const Checkpoint* whole_;
   const ModelConfig* config_;

@@ -6,6 +6,7 @@
 Packages: gguf 0.19.0, numpy 2.4.6, safetensors 0.8.0, tokenizers 0.23.3. Writes
 
   blocks.gguf, blocks.safetensors   every block type with random contents, and what gguf.dequantize makes of it
+  blocks_split-00001-of-00003.gguf  and two more: the parts of blocks.gguf, split by the library
   tiny_llama/                       a Hugging Face folder: two shards, three element types, a byte-level tokenizer
   tiny_llama.gguf                   the same model as GGUF, query and key rows in the order of llama.cpp's converter
   tensor_names.json                 gguf's own table of Hugging Face and GGUF tensor names
@@ -23,9 +24,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 SEED = 7
 TYPES = [Q.F32, Q.F16, Q.BF16, Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0, Q.Q2_K, Q.Q3_K, Q.Q4_K, Q.Q5_K, Q.Q6_K]
+TABLES = [Q.IQ4_NL, Q.IQ4_XS, Q.MXFP4]  # drawn apart, so that what is drawn behind the others stays as it is
 # Where the f16 scales lie in a block, so that random bytes can be given finite ones.
 SCALES = {Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q8_0: [0], Q.Q2_K: [80, 82], Q.Q3_K: [108],
-          Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [208]}
+          Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [208], Q.IQ4_NL: [0], Q.IQ4_XS: [0], Q.MXFP4: []}
 ROWS, COLUMNS = 3, 512
 
 
@@ -46,23 +48,26 @@ def random_blocks(draw, kind):
         scale = draw.standard_normal(len(blocks)).astype(np.float16)
         scale[0] = 6e-8  # a subnormal
         blocks[:, at:at + 2] = scale.view(np.uint8).reshape(-1, 2)
+    if kind == Q.MXFP4:  # exponents from that of a subnormal to the largest whose numbers are finite
+        blocks[:, 0] = np.linspace(0, 251, len(blocks))
     return blocks.reshape(ROWS, -1)
 
 
 def write_blocks(out, draw):
-    writer = gguf.GGUFWriter(out / "blocks.gguf", "llama")
-    writer.add_uint32("llama.attention.head_count", 1)
-    expected = {}
-    for kind in TYPES:
-        data = random_blocks(draw, kind)
-        name = f"test.{kind.name.lower()}"
-        raw_dtype = None if kind in (Q.F32, Q.F16) else kind
-        writer.add_tensor(name, data, raw_dtype=raw_dtype)
-        expected[name] = gguf.dequantize(data.view(np.uint8) if kind == Q.BF16 else data, kind).reshape(ROWS, COLUMNS)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    apart = np.random.default_rng(SEED + 1)
+    kinds = {f"test.{kind.name.lower()}": kind for kind in TYPES + TABLES}
+    blocks = {name: random_blocks(apart if kind in TABLES else draw, kind) for name, kind in kinds.items()}
+    for file, tensors_of_a_part in (("blocks.gguf", 0), ("blocks_split.gguf", 6)):
+        writer = gguf.GGUFWriter(out / file, "llama", split_max_tensors=tensors_of_a_part)
+        writer.add_uint32("llama.attention.head_count", 1)
+        for name, data in blocks.items():
+            writer.add_tensor(name, data, raw_dtype=None if kinds[name] in (Q.F32, Q.F16) else kinds[name])
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    expected = {name: gguf.dequantize(data.view(np.uint8) if kinds[name] == Q.BF16 else data, kinds[name])
+                .reshape(ROWS, COLUMNS) for name, data in blocks.items()}
     save_file(expected, out / "blocks.safetensors", metadata={"made_by": "gguf 0.19.0", "seed": str(SEED)})
 
 

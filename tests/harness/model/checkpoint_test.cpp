@@ -14,6 +14,7 @@
 #include "harness/model/gguf.h"
 #include "harness/model/open_model.h"
 #include "tests/harness/model/model_files.h"
+#include "tests/support/error_of.h"
 
 namespace kvarena {
 namespace {
@@ -27,7 +28,7 @@ std::vector<float> read_all(const Checkpoint& checkpoint, const std::string& nam
 TEST(Checkpoint, EveryBlockTypeDequantisesBitForBitAsTheReference) {
   const auto blocks = open_checkpoint(testing::golden_file("blocks.gguf"));
   const auto expected = open_checkpoint(testing::golden_file("blocks.safetensors"));
-  ASSERT_EQ(blocks->tensors().size(), 13U);
+  ASSERT_EQ(blocks->tensors().size(), 16U);
   for (const TensorInfo& info : blocks->tensors()) {
     SCOPED_TRACE(info.name);
     EXPECT_EQ(info.name, "test." + std::string(to_string(info.type)));
@@ -39,6 +40,55 @@ TEST(Checkpoint, EveryBlockTypeDequantisesBitForBitAsTheReference) {
       ASSERT_EQ(std::bit_cast<uint32_t>(ours[i]), std::bit_cast<uint32_t>(theirs[i]))
           << "element " << i << ": " << ours[i] << " against " << theirs[i];
     }
+  }
+}
+
+TEST(Checkpoint, PartsOfASplitFileAreOneCheckpoint) {
+  const auto whole = open_checkpoint(testing::golden_file("blocks.gguf"));
+  const auto parts = open_checkpoint(testing::golden_file("blocks_split-00001-of-00003.gguf"));
+  EXPECT_EQ(parts->files().size(), 3U);
+  ASSERT_EQ(parts->tensors().size(), whole->tensors().size());
+  for (const TensorInfo& info : whole->tensors())
+    EXPECT_EQ(read_all(*parts, info.name), read_all(*whole, info.name)) << info.name;
+
+  const testing::TemporaryFolder folder;
+  const auto part = [](const std::string& name) { return "blocks_split-0000" + name + "-of-00003.gguf"; };
+  const auto error = [&](const std::string& path) {
+    return testing::error_of([&] { (void)open_checkpoint(folder.path() / path); });
+  };
+  for (const char* name : {"1", "3"}) folder.write(part(name), read_file(testing::golden_file(part(name))));
+  EXPECT_NE(error("").find("found no " + part("2") + " beside it"), std::string::npos) << error("");
+  EXPECT_NE(error(part("3")).find("found part 3 of 3, expected the first"), std::string::npos) << error(part("3"));
+  folder.write(part("2"), read_file(testing::golden_file(part("3"))));
+  EXPECT_NE(error("").find("found part 3 of 3, expected part 2 of 3"), std::string::npos) << error("");
+  folder.write(part("2"), read_file(testing::golden_file(part("2"))));
+  EXPECT_EQ(open_checkpoint(folder.path())->tensors().size(), whole->tensors().size()) << "a folder of one model";
+  folder.write("other.gguf", read_file(testing::golden_file(part("1"))));
+  EXPECT_NE(error("other.gguf").find("found the first of 3 parts, expected all 3 parts in one folder"),
+            std::string::npos)
+      << error("other.gguf");
+}
+
+TEST(Checkpoint, NamesOfLaterParts) {
+  EXPECT_TRUE(is_later_part("a/x-00002-of-00003.gguf"));
+  EXPECT_TRUE(is_later_part("-00012-of-00013.gguf"));
+  for (const char* other :
+       {"x-00001-of-00003.gguf", "x.gguf", "x-00002-of-3.gguf", "x-0002-of-00003.gguf", "x00002-of-00003.gguf",
+        "x-00002-of-00003.bin", "00002-of-00003.gguf", "x-000a2-of-00003.gguf"}) {
+    EXPECT_FALSE(is_later_part(other)) << other;
+  }
+}
+
+TEST(Checkpoint, StoredRowsAreTheBlocksOfTheRows) {
+  const auto blocks = open_checkpoint(testing::golden_file("blocks.gguf"));
+  for (const TensorInfo& info : blocks->tensors()) {
+    if (block_size(info.type).elements == 1) continue;
+    const std::vector<std::byte> stored = blocks->stored_rows(info.name, 1, 2);
+    ASSERT_EQ(std::ssize(stored), info.stored_bytes / 3 * 2) << info.name;
+    std::vector<float> values(2 * 512), wanted(values.size());
+    convert_to_f32(info.type, stored.data(), std::ssize(values), values.data());
+    blocks->read_rows_f32(info.name, 1, 2, wanted);
+    EXPECT_EQ(values, wanted) << info.name;
   }
 }
 
