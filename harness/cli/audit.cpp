@@ -89,7 +89,7 @@ struct Audited {
 
 /// The other type that a cache may be kept in.
 std::string other_dtype(const ModelOptions& options) {
-  return options.kv_dtype.value_or(options.dtype) == "f32" ? "bf16" : "f32";
+  return options.types().cache == kernels::DType::f32 ? "bf16" : "f32";
 }
 
 /// Fills in what the reference says under another arithmetic: its cache in another type, its prompts cut elsewhere.

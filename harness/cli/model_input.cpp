@@ -14,13 +14,7 @@
 namespace kvarena::cli {
 namespace {
 
-kernels::DType dtype_named(const std::string& name) {
-  for (const kernels::DType dtype : {kernels::DType::f32, kernels::DType::f16, kernels::DType::bf16}) {
-    if (name == kernels::name_of(dtype)) return dtype;
-  }
-  KVARENA_ASSERT(false, name);  // choices() let nothing else through
-  return kernels::DType::f32;
-}
+constexpr const char* kAsStored = "as-stored";  // "as stored" of configs, as one word
 
 /// Parses ids written as "1, 2,3" or "[1,2,3]".
 std::vector<int32_t> parse_ids(const std::string& text, int64_t vocab_size) {
@@ -80,11 +74,13 @@ std::vector<int32_t> tokens_of(const PromptOptions& options, const OpenedModel& 
 void ModelOptions::declare(OptionSet& o) {
   o.option("model", "NAME|PATH", model)
       .help("a folder of $KVARENA_HOME/models, a folder or .gguf file, or a name in Hugging Face's cache");
-  o.option("dtype", "TYPE", dtype).choices({"f32", "bf16"}).help("of weights");
+  o.option("dtype", "TYPE", dtype)
+      .choices({"f32", "bf16", kAsStored})
+      .help("of weights; as-stored: each as the checkpoint has it, with the results of f32");
   o.option("kv-dtype", "TYPE", kv_dtype)
       .choices({"f32", "f16", "bf16"})
       .help("of cache entries")
-      .default_text("as --dtype");
+      .default_text("as --dtype, f32 beside as-stored");
   o.option("arithmetic", "NAME", arithmetic)
       .choices({"exact", "bf16"})
       .help("products with weights and entries in bf16: of float32 numbers, or of these rounded to bf16");
@@ -96,18 +92,22 @@ void ModelOptions::declare(OptionSet& o) {
       .default_text("the first ones, as many as it needs");
 }
 
+TransformerOptions ModelOptions::types() const {
+  return options_named(dtype == kAsStored ? "as stored" : dtype, kv_dtype.value_or(""), arithmetic);
+}
+
 OpenedModel open_chosen(const ModelOptions& options) { return open_model(find_model(options.model)); }
 
 Transformer load_weights(const OpenedModel& model, const ModelOptions& options) {
-  const bool rounded = options.arithmetic == "bf16", on_device = options.device != "cpu";
-  if (rounded && (options.dtype != "bf16" || on_device)) {
+  const TransformerOptions types = options.types();
+  const bool on_device = options.device != "cpu";
+  if (options.arithmetic == "bf16" && (options.dtype != "bf16" || on_device)) {
     fail({.place = "--arithmetic bf16",
           .found = fmt::format("--dtype {} --device {} beside it", options.dtype, options.device),
           .expected = "--dtype bf16 on the processor"});
   }
-  const TransformerOptions types{.weights = dtype_named(options.dtype),
-                                 .cache = dtype_named(options.kv_dtype.value_or(options.dtype)),
-                                 .arithmetic = rounded ? kernels::Arithmetic::bf16 : kernels::Arithmetic::exact};
+  if (on_device && !types.weights)
+    fail({.place = "--dtype", .found = "as-stored and --device " + options.device, .expected = "f32 or bf16"});
   if (!on_device && !options.devices.empty())
     fail({.place = "--devices", .found = "--device cpu beside it", .expected = "--device cuda"});
   const std::vector<int64_t> devices = device_numbers(options.devices);

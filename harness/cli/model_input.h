@@ -25,6 +25,8 @@ struct ModelOptions {
   std::vector<std::string> devices;  // numbers
 
   void declare(OptionSet& o);
+  /// Types of weights and entries.
+  [[nodiscard]] TransformerOptions types() const;
 };
 
 /// Opens the model: headers and vocabulary.

@@ -349,13 +349,13 @@ DeviceModel::DeviceModel(const ModelConfig& config, const Checkpoint& checkpoint
                          std::vector<int64_t> devices) {
   devices = devices_or_first(config, std::move(devices));
   impl_ = std::make_unique<Impl>(config, options, devices,
-                                 load_device_weights(config, checkpoint, options.weights, devices));
+                                 load_device_weights(config, checkpoint, options.weights.value(), devices));
 }
 DeviceModel DeviceModel::random(const ModelConfig& config, const TransformerOptions& options, uint64_t seed,
                                 std::vector<int64_t> devices) {
   devices = devices_or_first(config, std::move(devices));
-  return DeviceModel(
-      std::make_unique<Impl>(config, options, devices, random_device_weights(config, options.weights, seed, devices)));
+  return DeviceModel(std::make_unique<Impl>(config, options, devices,
+                                            random_device_weights(config, options.weights.value(), seed, devices)));
 }
 DeviceModel::~DeviceModel() = default;
 DeviceModel::DeviceModel(DeviceModel&&) noexcept = default;

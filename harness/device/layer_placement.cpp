@@ -48,7 +48,7 @@ ModelBytes bytes_of(const ModelConfig& config, const Checkpoint& checkpoint, con
   const auto bytes_below = [&](const std::string& prefix) {
     int64_t bytes = 0;
     for (const TensorInfo& info : checkpoint.tensors()) {
-      if (info.name.starts_with(prefix)) bytes += bytes_on_device(info, prefix, config, options.weights);
+      if (info.name.starts_with(prefix)) bytes += bytes_on_device(info, prefix, config, options.weights.value());
     }
     return bytes;
   };

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "harness/core/home.h"
 #include "harness/model/open_model.h"
@@ -26,8 +27,8 @@ constexpr int64_t kLongest = 1 << 15;
 using kernels::Arithmetic;
 
 /// The default model, its window widened: what is measured does not depend on what the tokens mean.
-Transformer& model(DType weights, Arithmetic arithmetic) {
-  static std::map<std::pair<DType, Arithmetic>, std::unique_ptr<Transformer>> models;
+Transformer& model(std::optional<DType> weights, Arithmetic arithmetic) {
+  static std::map<std::pair<std::optional<DType>, Arithmetic>, std::unique_ptr<Transformer>> models;
   std::unique_ptr<Transformer>& found = models[{weights, arithmetic}];
   if (!found) {
     const char* chosen = std::getenv("KVARENA_BENCH_MODEL");
@@ -57,7 +58,7 @@ KvCache filled_cache(const Transformer& model, int64_t depth) {
 }
 
 /// `sequences` decode one token each at `depth`, which they keep.
-void decode_bench(benchmark::State& state, DType weights, Arithmetic arithmetic = Arithmetic::exact) {
+void decode_bench(benchmark::State& state, std::optional<DType> weights, Arithmetic arithmetic = Arithmetic::exact) {
   const int64_t depth = state.range(0), sequences = state.range(1);
   Transformer& backend = model(weights, arithmetic);
   std::vector<KvCache> caches;
@@ -78,7 +79,7 @@ void decode_bench(benchmark::State& state, DType weights, Arithmetic arithmetic 
 }
 
 /// A prompt from nothing, in chunks of 512 tokens, logits of the last token.
-void prefill_bench(benchmark::State& state, DType weights, Arithmetic arithmetic = Arithmetic::exact) {
+void prefill_bench(benchmark::State& state, std::optional<DType> weights, Arithmetic arithmetic = Arithmetic::exact) {
   const int64_t n = state.range(0);
   Transformer& backend = model(weights, arithmetic);
   const std::vector<int32_t> tokens(static_cast<size_t>(n), 7);
@@ -95,7 +96,7 @@ void prefill_bench(benchmark::State& state, DType weights, Arithmetic arithmetic
   }
   // Two operations a weight and token, and four a channel of each causal pair of query and key.
   const ModelConfig& config = backend.config();
-  const int64_t weights_used = backend.weight_bytes() / size_of(weights) - config.vocab_size * config.hidden_size;
+  const int64_t weights_used = backend.weight_numbers() - config.vocab_size * config.hidden_size;
   const int64_t pairs = n * (n + 1) / 2 * config.layers * config.q_heads * config.head_dim;
   yardstick.report(0, 2 * n * weights_used + 4 * pairs);
   state.counters["tokens/s"] =
@@ -115,6 +116,8 @@ BENCHMARK_CAPTURE(decode_bench, bf16, DType::bf16)->Apply(depths);
 BENCHMARK_CAPTURE(prefill_bench, bf16, DType::bf16)->Apply(prompts);
 BENCHMARK_CAPTURE(decode_bench, rounded, DType::bf16, Arithmetic::bf16)->Apply(depths);
 BENCHMARK_CAPTURE(prefill_bench, rounded, DType::bf16, Arithmetic::bf16)->Apply(prompts);
+BENCHMARK_CAPTURE(decode_bench, as_stored, std::nullopt)->Apply(depths);
+BENCHMARK_CAPTURE(prefill_bench, as_stored, std::nullopt)->Apply(prompts);
 
 }  // namespace
 }  // namespace kvarena

@@ -31,12 +31,6 @@ ChatTemplate pick_template(const OpenedModel& opened, const experiment::ModelEnt
   return chat.with({{"enable_thinking", thinks}, {"thinking", thinks}});
 }
 
-kernels::DType parse_dtype(const std::string& name) {
-  if (name == "f32") return kernels::DType::f32;
-  if (name == "f16") return kernels::DType::f16;
-  return kernels::DType::bf16;
-}
-
 /// Bytes of a rendered text where the first user's turn, the question, and answers and questions of later turns begin.
 /// A template that changes messages leaves them open, unless it takes away no more than the blanks around them.
 struct PartStarts {
@@ -183,10 +177,7 @@ std::string LoadedModel::compare_templates(const CompletionEndpoint& server) con
 }
 
 TransformerOptions LoadedModel::options() const {
-  const std::string& cache = entry_.kv_dtype.empty() ? entry_.dtype : entry_.kv_dtype;
-  return {.weights = parse_dtype(entry_.dtype),
-          .cache = parse_dtype(cache),
-          .arithmetic = entry_.arithmetic == "bf16" ? kernels::Arithmetic::bf16 : kernels::Arithmetic::exact};
+  return options_named(entry_.dtype, entry_.kv_dtype, entry_.arithmetic);
 }
 
 Transformer& LoadedModel::transformer() {

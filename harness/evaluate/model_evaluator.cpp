@@ -236,7 +236,9 @@ experiment::ModelSize ModelEvaluator::model_size(const ModelEntry& model) {
   experiment::ModelSize size;
   if (model.behind_endpoint()) return size;
   for (const TensorInfo& tensor : opened.opened().checkpoint->tensors()) {
-    size.weight_bytes += static_cast<double>(tensor.elements() * kernels::size_of(options.weights));
+    const int64_t bytes =
+        options.weights ? tensor.elements() * kernels::size_of(*options.weights) : tensor.stored_bytes;
+    size.weight_bytes += static_cast<double>(bytes);
   }
   for (int64_t layer = 0; layer < opened.config().layers; ++layer) {
     size.entry_bytes += static_cast<double>(cache_shape(opened.config(), layer, options.cache).entry_bytes());

@@ -80,8 +80,7 @@ std::vector<MethodCost> selection_costs(Transformer& model, const ServingTask& t
 serving::ModelledExecutor modelled_executor(const Transformer& model, const ServingTask& task, const Served& served,
                                             std::span<const MethodCost> costs) {
   const ModelConfig& config = model.config();
-  const auto parameters =
-      static_cast<double>(model.weight_bytes()) / static_cast<double>(kernels::size_of(model.options().weights));
+  const auto parameters = static_cast<double>(model.weight_numbers());
   std::vector<serving::ModelledRequest> requests;
   for (size_t i = 0; i < task.requests.size(); ++i) {
     const int64_t prompt = task.requests[i].asked_tokens();

@@ -89,6 +89,7 @@ void check_engines(const ExperimentConfig& config, Problems& problems) {
     }
     if (config.serving) refuse("requests over time", "quality, in a config of its own");
     if (config.timing) refuse("a group \"timing\"", "quality alone, in a config of its own");
+    if (model.dtype == kAsStored) refuse("weights as stored", "\"bf16\", \"f16\" or \"f32\"");
     if (model.kv_dtype != model.dtype) refuse("a kv_dtype of its own", "a cache in the dtype of the weights");
   }
 }
@@ -195,8 +196,12 @@ const char* name(Question question) {
 
 void ModelEntry::parameters(ParameterVisitor& p) {
   p("path", path).doc("checkpoint file (.gguf) or folder; relative to KVARENA_HOME");
-  p("dtype", dtype).one_of({"bf16", "f16", "f32"}).doc("weights and activations");
-  p("kv_dtype", kv_dtype).one_of({"", "bf16", "f16", "f32"}).doc("entries of the full cache; empty = dtype");
+  p("dtype", dtype)
+      .one_of({"bf16", "f16", "f32", kAsStored})
+      .doc("weights in memory; as stored: each as the checkpoint has it, GGUF's blocks too, with the results of f32");
+  p("kv_dtype", kv_dtype)
+      .one_of({"", "bf16", "f16", "f32"})
+      .doc("entries of the full cache; empty = dtype, f32 beside weights as stored");
   p("arithmetic", arithmetic)
       .one_of({"exact", "bf16"})
       .doc(

@@ -15,13 +15,16 @@
 
 namespace kvarena::experiment {
 
+/// The dtype of weights that stay as their checkpoint stores them.
+inline constexpr const char* kAsStored = "as stored";
+
 /// A checkpoint and how it is run: configs/models/<name>.json, overridden by the experiment's entry.
 struct ModelEntry {
   std::string name;
   std::string label;                   // unique; the name unless given
   std::string path;                    // file or folder; relative to the cache folder (LoadOptions::home)
-  std::string dtype = "bf16";          // dtype of weights and activations
-  std::string kv_dtype;                // dtype of the full cache; "" = dtype
+  std::string dtype = "bf16";          // dtype of weights
+  std::string kv_dtype;                // dtype of the full cache; "" = dtype, f32 beside weights as stored
   std::string arithmetic = "exact";    // exact, or bf16: products with bf16 round their other side
   std::optional<int64_t> window;       // tokens, prompt and output; absent = the checkpoint's own
   std::string chat_template = "auto";  // key "template": auto (the checkpoint's), none, or a name

@@ -151,7 +151,11 @@ std::optional<ModelEntry> read_model(const json& written, const std::string& key
                  "\"exact\", or weights in bf16 on the processor");
   }
   if (model.label.empty()) model.label = model.name;
-  if (model.kv_dtype.empty()) model.kv_dtype = model.dtype;
+  const bool as_stored = model.dtype == kAsStored;
+  if (as_stored && model.device != "cpu")
+    problems.add(key + ".dtype", "weights as stored on a device",
+                 "\"bf16\", \"f16\" or \"f32\", which devices multiply");
+  if (model.kv_dtype.empty()) model.kv_dtype = as_stored ? "f32" : model.dtype;
   return model;
 }
 

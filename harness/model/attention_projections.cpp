@@ -51,13 +51,13 @@ float latent_query_scale(const ModelConfig& config) {
 
 /// [R, q_heads, nope + rope], the last part not yet rotated.
 float* head_queries(const LatentAttention& weights, const float* in, Activations& a) {
-  const int64_t width = weights.q.matrix.n();
+  const int64_t width = weights.q.out();
   float* q = a.heads.at_least(a.rows * width);
   if (!weights.q_down) {
     project(weights.q, in, a.rows, a.hidden, q);
     return q;
   }
-  const int64_t rank = weights.q_down->matrix.n();
+  const int64_t rank = weights.q_down->out();
   float* low = a.narrow.at_least(a.rows * rank);
   project(*weights.q_down, in, a.rows, a.hidden, low);
   a.normalise(low, weights.q_norm, low, a.rows, rank, rank);
@@ -100,16 +100,16 @@ LayerShape cache_shape(const ModelConfig& config, int64_t layer, DType dtype) {
 }
 
 std::vector<float> output_matrix(const HeadAttention& weights, const ModelConfig& /*config*/) {
-  return unpacked(weights.output.matrix);
+  return unpacked(weights.output.parts);
 }
 
 std::vector<float> output_matrix(const LatentAttention& weights, const ModelConfig& config) {
   const int64_t value_dim = config.latent.v_head_dim;
   const int64_t width = config.latent.width();
   std::vector<float> rows(static_cast<size_t>(config.hidden_size * config.q_heads * width), 0.0F);
-  const std::vector<float> out = unpacked(weights.output.matrix);  // [hidden_size, q_heads * value_dim]
+  const std::vector<float> out = unpacked(weights.output.parts);  // [hidden_size, q_heads * value_dim]
   for (int64_t head = 0; head < config.q_heads; ++head) {
-    const std::vector<float> value = unpacked(weights.to_value[head]);  // [value_dim, width]
+    const std::vector<float> value = unpacked({&weights.to_value[head], 1});  // [value_dim, width]
     for (int64_t i = 0; i < config.hidden_size; ++i) {
       float* row = rows.data() + (i * config.q_heads + head) * width;
       for (int64_t j = 0; j < value_dim; ++j) {
@@ -129,7 +129,7 @@ RopeFrequencies cached_rotation(const ModelConfig& config, const RopeFrequencies
 
 QkvRows attention_input(const HeadAttention& weights, const ModelConfig& config, const float* in, Activations& a) {
   const int64_t d = config.head_dim;
-  const int64_t width = weights.qkv.matrix.n();
+  const int64_t width = weights.qkv.out();
   float* q = a.heads.at_least(a.rows * width);
   float* keys = q + config.q_heads * d;
   project(weights.qkv, in, a.rows, a.hidden, q);

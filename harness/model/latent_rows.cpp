@@ -58,6 +58,12 @@ LatentExpansion::LatentExpansion(WeightLoader& load, const ModelConfig& config, 
   if (split_) load.skip(both_);
 }
 
+kernels::DType LatentExpansion::dtype() const {
+  const kernels::WeightForm form = load_->form(split_ ? keys_ : both_);
+  const bool alike = !split_ || load_->form(values_) == form;
+  return alike && !kernels::is_blocks(form) ? kernels::dtype_of(form) : kernels::DType::f32;
+}
+
 std::vector<float> LatentExpansion::key_rows(int64_t head, int64_t heads) {
   const LatentAttentionConfig& latent = config_->latent;
   const int64_t nope = latent.nope_head_dim, both = nope + latent.v_head_dim;

@@ -27,6 +27,10 @@ class LatentExpansion {
   /// Whether a tensor is one of these, by its name in the file.
   [[nodiscard]] static bool is_part(std::string_view tensor);
 
+  /// The type of the matrices: the loader's, or where it keeps stored forms what holds these exactly. Blocks run across
+  /// the rows that are turned here, so they become float32.
+  [[nodiscard]] kernels::DType dtype() const;
+
   /// The matrix [width, nope] that takes a head's query to the latent.
   [[nodiscard]] std::vector<float> to_latent(int64_t head);
   /// The matrix [v_head_dim, width] that takes the attended latent to a head's value.

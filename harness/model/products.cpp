@@ -3,13 +3,18 @@
 namespace kvarena {
 
 void project(const Projection& w, const float* x, int64_t rows, int64_t x_stride, float* y) {
-  kernels::matmul({.x = x,
-                   .m = rows,
-                   .x_stride = x_stride,
-                   .w = &w.matrix,
-                   .bias = w.bias.empty() ? nullptr : w.bias.data(),
-                   .y = y,
-                   .y_stride = w.matrix.n()});
+  const int64_t out = w.out();
+  int64_t first = 0;
+  for (const kernels::PackedMatrix& part : w.parts) {
+    kernels::matmul({.x = x,
+                     .m = rows,
+                     .x_stride = x_stride,
+                     .w = &part,
+                     .bias = w.bias.empty() ? nullptr : w.bias.data() + first,
+                     .y = y + first,
+                     .y_stride = out});
+    first += part.n();
+  }
 }
 
 void project_heads(const HeadProjections& w, const HeadRows& in, float* y) {
@@ -26,7 +31,7 @@ void project_heads(const HeadProjections& w, const HeadRows& in, float* y) {
 }
 
 void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows, float* out, Activations& a) {
-  const int64_t size = weights.down.matrix.k();
+  const int64_t size = weights.down.in();
   float* gates = a.gates.at_least(rows * 2 * size);
   float* inner = a.inner.at_least(rows * size);
   project(weights.gate_up, in, rows, a.hidden, gates);
@@ -47,15 +52,22 @@ void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows
 }
 
 void read_rows(const Projection& w, std::span<const int32_t> numbers, float* out) {
-  for (const int32_t row : numbers) {
-    w.matrix.unpack_row(row, out);
-    out += w.matrix.k();
+  for (int64_t row : numbers) {
+    const kernels::PackedMatrix* part = w.parts.data();
+    for (; row >= part->n(); ++part) row -= part->n();
+    part->unpack_row(row, out);
+    out += w.in();
   }
 }
 
-std::vector<float> unpacked(const kernels::PackedMatrix& w) {
-  std::vector<float> rows(static_cast<size_t>(w.n() * w.k()));
-  for (int64_t row = 0; row < w.n(); ++row) w.unpack_row(row, rows.data() + row * w.k());
+std::vector<float> unpacked(std::span<const kernels::PackedMatrix> parts) {
+  const int64_t k = parts.front().k();
+  std::vector<float> rows;
+  for (const kernels::PackedMatrix& part : parts) {
+    const auto before = static_cast<int64_t>(rows.size());
+    rows.resize(static_cast<size_t>(before + part.n() * k));
+    for (int64_t row = 0; row < part.n(); ++row) part.unpack_row(row, rows.data() + before + row * k);
+  }
   return rows;
 }
 

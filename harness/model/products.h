@@ -29,6 +29,6 @@ void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows
 /// Reads stored rows by their numbers into out [numbers, in].
 void read_rows(const Projection& w, std::span<const int32_t> numbers, float* out);
 /// All stored rows, [n, k].
-[[nodiscard]] std::vector<float> unpacked(const kernels::PackedMatrix& w);
+[[nodiscard]] std::vector<float> unpacked(std::span<const kernels::PackedMatrix> parts);
 
 }  // namespace kvarena

@@ -20,13 +20,30 @@
 namespace kvarena {
 namespace {
 
-/// The factor, rounded to the stored form of the embedding as the reference library rounds it.
-float embedding_scale(const ModelConfig& config, kernels::DType weights) {
+/// The factor, rounded to the type of the weights as the reference library rounds it; that of weights as stored is f32.
+float embedding_scale(const ModelConfig& config, std::optional<kernels::DType> weights) {
   const auto scale = static_cast<float>(config.embedding_scale);
-  return weights == kernels::DType::f32 ? scale : kernels::half_to_f32(kernels::f32_to_half(scale, weights), weights);
+  if (weights.value_or(kernels::DType::f32) == kernels::DType::f32) return scale;
+  return kernels::half_to_f32(kernels::f32_to_half(scale, *weights), *weights);
+}
+
+kernels::DType dtype_named(const std::string& name) {
+  for (const kernels::DType dtype : {kernels::DType::f32, kernels::DType::f16, kernels::DType::bf16}) {
+    if (name == kernels::name_of(dtype)) return dtype;
+  }
+  KVARENA_ASSERT(false, name);  // its reader let nothing else through
+  return kernels::DType::f32;
 }
 
 }  // namespace
+
+TransformerOptions options_named(const std::string& weights, const std::string& cache, const std::string& arithmetic) {
+  TransformerOptions options{.weights = std::nullopt, .cache = kernels::DType::f32};
+  if (weights != "as stored") options.weights = options.cache = dtype_named(weights);
+  if (!cache.empty()) options.cache = dtype_named(cache);
+  if (arithmetic == "bf16") options.arithmetic = kernels::Arithmetic::bf16;
+  return options;
+}
 
 void Transformer::Impl::check(std::span<const SequencePass> batch) const {
   for (const SequencePass& pass : batch) {
@@ -261,6 +278,7 @@ const RopeFrequencies& Transformer::rope(int64_t layer) const {
 }
 const std::string& Transformer::fingerprint() const { return impl_->fingerprint; }
 int64_t Transformer::weight_bytes() const { return impl_->weights.matrix_bytes; }
+int64_t Transformer::weight_numbers() const { return impl_->weights.matrix_numbers; }
 
 std::span<const float> Transformer::forward(std::span<const SequencePass> batch) {
   impl_->check(batch);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,12 +20,19 @@
 namespace kvarena {
 
 struct TransformerOptions {
-  kernels::DType weights = kernels::DType::bf16;  // stored form of matrices
-  kernels::DType cache = kernels::DType::bf16;    // stored form of cache entries
+  /// Stored form of matrices; empty: each as its checkpoint stores it.
+  std::optional<kernels::DType> weights = kernels::DType::bf16;
+  kernels::DType cache = kernels::DType::bf16;  // stored form of cache entries
   /// How products with matrices and with cache entries in bf16 round activations, queries and probabilities; bf16 needs
   /// weights in bf16. All else is float32.
   kernels::Arithmetic arithmetic = kernels::Arithmetic::exact;
 };
+
+/// Options by the names that configs and commands give: "f32", "f16" and "bf16", of weights also "as stored". Without a
+/// name of their own entries have that of the weights, or "f32" beside weights as stored, whose results are f32's.
+/// Arithmetic is "exact" or "bf16".
+[[nodiscard]] TransformerOptions options_named(const std::string& weights, const std::string& cache,
+                                               const std::string& arithmetic = "exact");
 
 enum class LogitsRows { none, last, all };
 
@@ -128,6 +136,8 @@ class Transformer {
   [[nodiscard]] const std::string& fingerprint() const;
   /// Bytes of packed weights.
   [[nodiscard]] int64_t weight_bytes() const;
+  /// Numbers of all matrices.
+  [[nodiscard]] int64_t weight_numbers() const;
 
   /// The linear map from a layer's attended values to its output, [hidden_size, q_heads * head_dim of its cache]: the
   /// output projection as stored, before a norm of that output; for latent attention its product with the matrices from

@@ -120,7 +120,7 @@ class LayerLoader {
     const ExpertConfig& expert = config_.expert;
     const std::string router = name(names_.router);
     SparseFeedForward sparse;
-    sparse.router.matrix = load_.matrix_f32(router + ".weight", expert.experts, config_.hidden_size);
+    sparse.router.parts.push_back(load_.matrix_f32(router + ".weight", expert.experts, config_.hidden_size));
     if (expert.biases) sparse.router.bias = load_.vector(router + ".bias", expert.experts);
     if (expert.correction) sparse.correction = load_.vector(router + ".e_score_correction_bias", expert.experts);
     for (int64_t i = 0; i < expert.experts; ++i) {
@@ -163,17 +163,24 @@ LatentAttention LayerLoader::latent_attention() {
   attention.latent_norm = load_.vector(name(names_.latent_norm), latent.kv_lora_rank);
   LatentExpansion expansion(load_, config_, name(names_.expansion));
   const int64_t width = latent.width(), heads = config_.q_heads;
-  attention.to_latent =
-      load_.of_heads(heads, width, latent.nope_head_dim, [&](int64_t head) { return expansion.to_latent(head); });
+  const kernels::DType dtype = expansion.dtype();
+  attention.to_latent = load_.of_heads(heads, width, latent.nope_head_dim, dtype,
+                                       [&](int64_t head) { return expansion.to_latent(head); });
   attention.to_value =
-      load_.of_heads(heads, latent.v_head_dim, width, [&](int64_t head) { return expansion.to_value(head); });
+      load_.of_heads(heads, latent.v_head_dim, width, dtype, [&](int64_t head) { return expansion.to_value(head); });
   attention.output = projection(name(names_.output), hidden, config_.q_heads * latent.v_head_dim, config_.output_bias);
   return attention;
 }
 
 }  // namespace
 
-ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype,
+int64_t Projection::out() const {
+  int64_t rows = 0;
+  for (const kernels::PackedMatrix& part : parts) rows += part.n();
+  return rows;
+}
+
+ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, std::optional<kernels::DType> dtype,
                           kernels::Arithmetic arithmetic) {
   const TensorNames& names = architecture_of(config).tensors;
   const SplitCheckpoint split(checkpoint, config);
@@ -191,6 +198,7 @@ ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoin
   weights.final_norm = load_norm(load, config, std::string(names.final_norm), config.hidden_size);
   if (!config.tie_embeddings) weights.lm_head = vocabulary(names.head);
   weights.matrix_bytes = load.bytes();
+  weights.matrix_numbers = load.numbers();
   return weights;
 }
 

@@ -11,10 +11,13 @@
 
 namespace kvarena {
 
-/// y = x * matrix^T + bias.
+/// y = x * w^T + bias.
 struct Projection {
-  kernels::PackedMatrix matrix;  // [out, in]
-  std::vector<float> bias;       // [out], empty without
+  std::vector<kernels::PackedMatrix> parts;  // one below the other w [out, in]: several where forms of rows differ
+  std::vector<float> bias;                   // [out], empty without
+
+  [[nodiscard]] int64_t out() const;
+  [[nodiscard]] int64_t in() const { return parts.front().k(); }
 };
 
 /// One matrix [n, k] a head: y[h] = x[h] * matrices[h]^T.
@@ -73,14 +76,17 @@ struct ModelWeights {
   std::vector<float> final_norm;      // [hidden_size]
   std::optional<Projection> lm_head;  // [vocab_size, hidden_size]; absent when tied to the embedding
   int64_t matrix_bytes = 0;           // bytes of all matrices
+  int64_t matrix_numbers = 0;         // their weights
 
   [[nodiscard]] const Projection& head() const { return lm_head ? *lm_head : embedding; }
 };
 
 /// Reads everything the config's architecture needs, a block of rows at a time: beside the packed weights never more
-/// than one block is held. Throws UserError naming the tensor, its shape and the shape the config asks for, or a tensor
-/// of a layer that the architecture has no place for.
-[[nodiscard]] ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, kernels::DType dtype,
+/// than one block is held. Without `dtype` every matrix keeps the form in which the checkpoint stores it. Throws
+/// UserError naming the tensor, its shape and the shape the config asks for, or a tensor of a layer that the
+/// architecture has no place for.
+[[nodiscard]] ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint,
+                                        std::optional<kernels::DType> dtype,
                                         kernels::Arithmetic arithmetic = kernels::Arithmetic::exact);
 
 }  // namespace kvarena

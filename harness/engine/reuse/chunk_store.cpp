@@ -8,8 +8,10 @@
 namespace kvarena {
 
 std::string chunk_key(const Transformer& model, std::span<const int32_t> tokens) {
-  std::string text = fmt::format("{} {} {} {}\n", model.fingerprint(), static_cast<int>(model.options().weights),
-                                 static_cast<int>(model.options().cache), static_cast<int>(model.options().arithmetic));
+  const TransformerOptions& options = model.options();
+  const int weights = options.weights ? static_cast<int>(*options.weights) : -1;
+  std::string text = fmt::format("{} {} {} {}\n", model.fingerprint(), weights, static_cast<int>(options.cache),
+                                 static_cast<int>(options.arithmetic));
   text.append(reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes());
   return sha256(text);
 }

@@ -92,6 +92,18 @@ TEST(ModelLogits, TopTokensAgreeWithTheMatrixWritten) {
   EXPECT_EQ(result.at("top")[0].at("logit").get<float>(), *largest);
 }
 
+TEST(ModelLogits, WeightsAsStoredHaveTheLogitsOfF32) {
+  const auto top = [](const std::string& dtype, std::vector<std::string> more = {}) {
+    std::vector<std::string> words{"model", "logits", "--model", tiny().path(), "--ids", kIds, "--dtype", dtype};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_kvarena(words);
+  };
+  const Finished stored = top("as-stored");
+  ASSERT_EQ(stored.code, 0) << stored.err;
+  EXPECT_EQ(json::parse(stored.out).at("top"), json::parse(top("f32").out).at("top"));
+  expect_refused(top("as-stored", {"--device", "cuda"}), "--dtype: found as-stored and --device cuda");
+}
+
 TEST(ModelLogits, AllRowsEndWithTheLastRow) {
   const ScratchFolder scratch;
   std::vector<json> matrices;

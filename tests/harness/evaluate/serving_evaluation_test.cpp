@@ -269,7 +269,7 @@ TEST_F(ServingEvaluation, ASelectingMethodsStepsTakeWhatAnEstimateSaysOfThem) {
   ASSERT_TRUE(scheme.attended.has_value());
   EXPECT_LT(*scheme.attended, tokens);
   const auto weights = static_cast<double>(model_.weight_bytes());
-  const auto numbers = weights / static_cast<double>(kernels::size_of(model_.options().weights));
+  const auto numbers = static_cast<double>(model_.weight_numbers());
   const auto& config = model_.config();
   double seconds = 0;
   for (int64_t step = 1; step < answer; ++step) {

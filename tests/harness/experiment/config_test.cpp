@@ -251,6 +251,22 @@ TEST(Config, ModelsCanBeGivenByPathAndNeedDistinctLabels) {
             std::string::npos);
 }
 
+TEST(Config, WeightsAsStoredAreForProcessorsAlone) {
+  const auto text = [](const std::string& more) {
+    return R"({"name": "m", "models": [{"name": "smollm2-135m", "dtype": "as stored")" + more +
+           R"(}], "workloads": ["qasper"], "methods": ["full"]})";
+  };
+  EXPECT_EQ(parse(text("")).models[0].dtype, "as stored");
+  EXPECT_EQ(parse(text("")).models[0].kv_dtype, "f32");
+  EXPECT_EQ(parse(text(R"(, "kv_dtype": "bf16")")).models[0].kv_dtype, "bf16");
+  EXPECT_NE(problems_of(text(R"(, "device": "cuda")"))
+                .find("models[0].dtype: found weights as stored on a device, expected \"bf16\", \"f16\" or \"f32\""),
+            std::string::npos);
+  EXPECT_NE(problems_of(text(R"(, "engine": "transformers")")).find("transformers and weights as stored"),
+            std::string::npos);
+  EXPECT_NE(problems_of(text(R"(, "kv_dtype": "as stored")")).find("kv_dtype"), std::string::npos);
+}
+
 TEST(Config, PublishedValuesComeSinglyOrAsABlockOfATable) {
   const ExperimentConfig config = parse(R"({"name": "m", "models": ["smollm2-135m"], "workloads": ["qasper", "needle"],
     "methods": ["full", {"name": "kivi", "bits": 2}], "published": [

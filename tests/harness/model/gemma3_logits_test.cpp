@@ -63,5 +63,21 @@ TEST(Gemma3, PromptsOfAllLengthsGetTheLogitsAndTheAnswersOfTransformers) {
   }
 }
 
+TEST(Gemma3, WeightsAsStoredHaveTheBitsOfF32) {
+  if (!std::filesystem::exists(testing::gemma3_file())) {
+    GTEST_SKIP() << testing::gemma3_file() << " is absent: run scripts/setup --gemma";
+  }
+  const OpenedModel opened = open_model(testing::gemma3_file());
+  Transformer floats(opened.config, *opened.checkpoint, options_named("f32", ""));
+  Transformer stored(opened.config, *opened.checkpoint, options_named("as stored", ""));
+  EXPECT_LE(stored.weight_bytes(), static_cast<int64_t>(std::filesystem::file_size(testing::gemma3_file())));
+  const std::vector<int32_t> tokens = opened.tokenizer->encode("Rivers of France: the Loire, the Seine and");
+  KvCache own = stored.make_cache(), wanted = floats.make_cache();
+  for (const std::span<const int32_t> part : {std::span(tokens).first(7), std::span(tokens).subspan(7, 1)}) {
+    const std::span<const float> logits = feed(stored, own, part), expected = feed(floats, wanted, part);
+    EXPECT_TRUE(std::ranges::equal(logits, expected));
+  }
+}
+
 }  // namespace
 }  // namespace kvarena
