@@ -17,6 +17,7 @@ std::string_view type_name(ParameterInfo::Type type) {
     case ParameterInfo::Type::number: return "number";
     case ParameterInfo::Type::string: return "string";
     case ParameterInfo::Type::list: return "list";
+    case ParameterInfo::Type::word_or_list: return "word or list";
     case ParameterInfo::Type::method: return "method";
   }
   return "";

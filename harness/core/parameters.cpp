@@ -20,6 +20,7 @@ const char* type_name(ParameterInfo::Type type) {
     case ParameterInfo::Type::number: return "a number";
     case ParameterInfo::Type::string: return "a string";
     case ParameterInfo::Type::list: return "a list of numbers";
+    case ParameterInfo::Type::word_or_list: return "a word or a list of numbers";
     case ParameterInfo::Type::method: return "a name, or an object with a \"name\"";
   }
   return "";
@@ -39,6 +40,7 @@ std::string range_text(const ParameterInfo& info) {
     for (const std::string& choice : info.choices) list += (list.empty() ? "\"" : ", \"") + choice + "\"";
     add("one of " + list);
   }
+  if (info.type == ParameterInfo::Type::word_or_list) text += ", or a list of numbers";
   return text;
 }
 
@@ -108,6 +110,10 @@ struct Reader {
     *target = element;
     return true;
   }
+  bool operator()(WordOrNumbers* target) const {
+    if (value.is_string()) return (*this)(&target->emplace<std::string>());
+    return (*this)(&target->emplace<std::vector<int64_t>>());
+  }
   bool operator()(NestedComponent* target) const {
     const bool whole = value.is_object() && value.contains("name") && value["name"].is_string();
     if (!whole && !value.is_string()) return false;
@@ -118,6 +124,9 @@ struct Reader {
 
 struct DefaultText {
   std::string operator()(const NestedComponent* value) const { return *value ? value->settings() : "null"; }
+  std::string operator()(const WordOrNumbers* value) const {
+    return std::visit([](const auto& either) { return json(either).dump(); }, *value);
+  }
   template <typename T>
   std::string operator()(const std::optional<T>* value) const {
     return *value ? json(**value).dump() : "null";
@@ -164,6 +173,9 @@ Declared ParameterVisitor::operator()(std::string name, std::vector<int64_t>& v)
 }
 Declared ParameterVisitor::operator()(std::string name, std::vector<double>& v) {
   return declare(std::move(name), Type::list, &v);
+}
+Declared ParameterVisitor::operator()(std::string name, WordOrNumbers& v) {
+  return declare(std::move(name), Type::word_or_list, &v);
 }
 Declared ParameterVisitor::operator()(std::string name, std::optional<int64_t>& v) {
   return declare(std::move(name), Type::integer, &v);

@@ -22,16 +22,19 @@
 
 namespace kvarena {
 
+/// A word of a few, or numbers in its place.
+using WordOrNumbers = std::variant<std::string, std::vector<int64_t>>;
+
 /// Description of a parameter.
 struct ParameterInfo {
-  enum class Type { boolean, integer, number, string, list, method };
+  enum class Type { boolean, integer, number, string, list, word_or_list, method };
   std::string name;
   Type type = Type::number;
   std::string default_json;          // as JSON text: 64, 0.5, "avg", null when required
   std::optional<double> min;         // inclusive
   std::optional<double> max;         // inclusive
   std::optional<double> above;       // exclusive lower bound
-  std::vector<std::string> choices;  // allowed values of a string; empty = any
+  std::vector<std::string> choices;  // allowed values of a string or word; empty = any
   std::string doc;
   bool required = false;
 };
@@ -66,6 +69,7 @@ class ParameterVisitor {
   Declared operator()(std::string name, std::string& value);
   Declared operator()(std::string name, std::vector<int64_t>& value);
   Declared operator()(std::string name, std::vector<double>& value);
+  Declared operator()(std::string name, WordOrNumbers& value);
   Declared operator()(std::string name, std::optional<int64_t>& value);
   Declared operator()(std::string name, std::optional<double>& value);
   Declared operator()(std::string name, NestedComponent& value);
@@ -80,7 +84,7 @@ class ParameterVisitor {
                                                   const std::function<void(ParameterVisitor&)>&,
                                                   const std::vector<std::string>&);
   using Target = std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*,
-                              std::optional<int64_t>*, std::optional<double>*, NestedComponent*>;
+                              WordOrNumbers*, std::optional<int64_t>*, std::optional<double>*, NestedComponent*>;
   Declared declare(std::string name, ParameterInfo::Type type, Target target);
 
   std::vector<ParameterInfo> infos_;

@@ -39,10 +39,13 @@ json value_schema(const ParameterInfo& info) {
     case Type::number: schema["type"] = "number"; break;
     case Type::string: schema["type"] = "string"; break;
     case Type::list: schema = {{"type", "array"}, {"items", {{"type", "number"}}}}; break;
+    case Type::word_or_list:
+      schema["anyOf"] = {{{"enum", info.choices}}, {{"type", "array"}, {"items", {{"type", "integer"}}}}};
+      break;
     case Type::method: schema = reference("component"); break;
   }
   add_range(info.type == Type::list ? schema["items"] : schema, info);
-  if (!info.choices.empty()) schema["enum"] = info.choices;
+  if (!info.choices.empty() && info.type != Type::word_or_list) schema["enum"] = info.choices;
   if (!info.doc.empty()) schema["description"] = info.doc;
   const json standard = json::parse(info.default_json);
   if (!info.required && !standard.is_null()) schema["default"] = standard;

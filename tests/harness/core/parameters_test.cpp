@@ -29,6 +29,7 @@ struct Component {
   std::string pool = "avg";
   std::vector<int64_t> layers = {0, 1};
   std::vector<double> depths;
+  WordOrNumbers part = "all";
   std::optional<int64_t> tokens;
   std::optional<double> bytes;
   Nested<Part> scorer;
@@ -40,6 +41,7 @@ struct Component {
     p("pool", pool).one_of({"avg", "max"});
     p("layers", layers).min(0);
     p("depths", depths).min(0).max(1);
+    p("part", part).one_of({"all", "half"});
     p("tokens", tokens).min(1);
     p("bytes", bytes);
     p("scorer", scorer).required();
@@ -52,17 +54,18 @@ struct Component {
 TEST(Parameters, DeclaredOnceAreListedWithTheirDefaults) {
   Component component;
   const auto infos = list_parameters([&](ParameterVisitor& p) { component.parameters(p); });
-  ASSERT_EQ(infos.size(), 9U);
+  ASSERT_EQ(infos.size(), 10U);
   std::vector<std::string> lines;
   for (const ParameterInfo& info : infos) lines.push_back(info.name + ": " + describe(info));
-  EXPECT_EQ(
-      lines,
-      (std::vector<std::string>{
-          "deferred: true or false, default false", "window: an integer at least 1, default 64",
-          "keep: a number above 0 and at most 1, default 0.5", "pool: one of \"avg\", \"max\", default \"avg\"",
-          "layers: a list of numbers at least 0, default [0,1]",
-          "depths: a list of numbers at least 0 and at most 1, default []", "tokens: an integer at least 1, optional",
-          "bytes: a number, optional", "scorer: a name, or an object with a \"name\", required"}));
+  EXPECT_EQ(lines,
+            (std::vector<std::string>{
+                "deferred: true or false, default false", "window: an integer at least 1, default 64",
+                "keep: a number above 0 and at most 1, default 0.5", "pool: one of \"avg\", \"max\", default \"avg\"",
+                "layers: a list of numbers at least 0, default [0,1]",
+                "depths: a list of numbers at least 0 and at most 1, default []",
+                R"(part: one of "all", "half", or a list of numbers, default "all")",
+                "tokens: an integer at least 1, optional", "bytes: a number, optional",
+                "scorer: a name, or an object with a \"name\", required"}));
   EXPECT_EQ(infos[1].doc, "queries that vote");
 }
 
@@ -80,7 +83,10 @@ TEST(Parameters, EveryTypeIsRead) {
   EXPECT_EQ(c.tokens, 7);
   EXPECT_EQ(c.bytes, 2.5);
   EXPECT_EQ(json::parse(c.scorer.settings())["window"], 2);
-  EXPECT_TRUE(c.read(json::parse(R"({"scorer": "snapkv"})")).empty());
+  EXPECT_TRUE(c.read(json::parse(R"({"scorer": "snapkv", "part": "half"})")).empty());
+  EXPECT_EQ(c.part, WordOrNumbers("half"));
+  EXPECT_TRUE(c.read(json::parse(R"({"scorer": "snapkv", "part": [2, 5]})")).empty());
+  EXPECT_EQ(c.part, WordOrNumbers(std::vector<int64_t>{2, 5}));
   EXPECT_EQ(json::parse(c.scorer.settings()), (json{{"name", "snapkv"}}));
 }
 
@@ -94,18 +100,19 @@ TEST(Parameters, WhatIsNotGivenKeepsItsDefault) {
 TEST(Parameters, EveryProblemIsReportedWithItsPlace) {
   Component c;
   const auto problems = c.read(json::parse(R"({"deferred": 1, "window": 0, "keep": 0, "pool": "mean", "layers": [1, -1],
-      "depths": 0.5, "tokens": 1.5, "bytes": "many", "windw": 3})"));
+      "depths": 0.5, "part": "none", "tokens": 1.5, "bytes": "many", "windw": 3})"));
   const std::vector<std::string> expected = {
       "m[0].bytes: found \"many\", expected a number",
       "m[0].deferred: found 1, expected true or false",
       "m[0].depths: found 0.5, expected a list of numbers at least 0 and at most 1",
       "m[0].keep: found 0, expected a number above 0 and at most 1",
       "m[0].layers: found [1,-1], expected a list of numbers at least 0",
+      R"(m[0].part: found "none", expected one of "all", "half", or a list of numbers)",
       "m[0].pool: found \"mean\", expected one of \"avg\", \"max\"",
       "m[0].tokens: found 1.5, expected an integer at least 1",
       "m[0].window: found 0, expected an integer at least 1",
-      "m[0].windw: found an unknown key, expected one of: deferred, window, keep, pool, layers, depths, tokens, bytes, "
-      "scorer; did you mean \"window\"?",
+      "m[0].windw: found an unknown key, expected one of: deferred, window, keep, pool, layers, depths, part, tokens, "
+      "bytes, scorer; did you mean \"window\"?",
       "m[0].scorer: found nothing, expected a name, or an object with a \"name\"; write {\"name\": METHOD, ...} in a "
       "config, "
       "(METHOD:setting=value) on a command line",
@@ -177,8 +184,8 @@ TEST(Parameters, AnyJsonGivesMessagesAndNeverAnException) {
   const RandomStream random(5, "json values");
   const std::vector<json> values = {nullptr,  true,           -1,           0, 1.5, 1e308, "", "avg", json::array(),
                                     {1, "x"}, json::object(), {{"name", 1}}};
-  const std::vector<std::string> keys = {"deferred", "window", "keep",  "pool",   "layers",
-                                         "depths",   "tokens", "bytes", "scorer", "other"};
+  const std::vector<std::string> keys = {"deferred", "window", "keep",  "pool",   "layers", "depths",
+                                         "part",     "tokens", "bytes", "scorer", "other"};
   for (uint64_t i = 0; i < 3000; ++i) {
     json object = json::object();
     for (uint64_t k = 0; k < 4; ++k) {
