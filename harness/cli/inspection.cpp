@@ -114,7 +114,7 @@ Inspection inspect(Transformer& model, const Prefill& prompt, const Method& meth
   result.full_bytes = prompt.cache.bytes();
 
   KvCache full = prompt.cache.clone();
-  MethodHooks hooks(method, result.activity, layers, static_cast<int64_t>(prompt.tokens.size()), prompt.model.get());
+  MethodHooks hooks(method, result.activity, static_cast<int64_t>(prompt.tokens.size()), prompt.model.get());
   std::vector<float> logits = std::move(state.logits);
   for (int64_t i = 0; i < steps; ++i) {
     StepInfo step{.token = likeliest(logits), .mass = {}, .selected = {}, .logits = {}};

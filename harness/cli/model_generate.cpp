@@ -114,7 +114,7 @@ int run(const Options& options) {
 
   const auto loaded = Clock::now();
   const Prefill prompt =
-      prefill(transformer, tokens, method->needs(), kPrefillChunk, facts_of(model, transformer, options.model));
+      prefill(transformer, tokens, method->asks(), kPrefillChunk, facts_of(model, transformer, options.model));
   const auto session =
       start_session(transformer, prompt, *method,
                     {.stop = {.max_new_tokens = options.max_new_tokens, .stop_tokens = stop_tokens(model)},

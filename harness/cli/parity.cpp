@@ -98,6 +98,7 @@ std::vector<ParityPair> pairs_of(const json& list, double keep) {
     pair.press = {{"name", kPresses}, {"press", entry["press"]}, {"keep", keep}};
     if (!pair.method.is_null()) {
       pair.method["keep"] = keep;
+      pair.method["layers"] = "all";  // as presses do
     } else if (find_method(kPresses) != nullptr) {
       pair.method = pair.press;
     }
@@ -120,6 +121,7 @@ std::string method_name(const ParityPair& pair) {
   if (method.is_null()) return "–";
   if (method.contains("press")) return "the same press, on our engine";
   method.erase("keep");
+  method.erase("layers");
   return fmt::format("`{}`", short_form(method));
 }
 

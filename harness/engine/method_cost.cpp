@@ -15,7 +15,7 @@ MethodCost cost_of(Transformer& model, const Method& method, std::span<const int
                    const std::shared_ptr<const ModelFacts>& facts, const std::string& place) {
   const std::vector<int32_t> forced(tokens.end() - kCostSteps, tokens.end());
   const std::vector<int32_t> prompt_ids(tokens.begin(), tokens.end() - kCostSteps);
-  const Prefill prompt = prefill(model, prompt_ids, method.needs(), kPrefillChunk, facts);
+  const Prefill prompt = prefill(model, prompt_ids, method.asks(), kPrefillChunk, facts);
   SelectionMeter meter(prompt.cache);
   SessionOptions session_options;
   session_options.forced = forced;

@@ -46,7 +46,7 @@ Timed decode(Transformer& model, Session& session) {
 
 [[maybe_unused]] void overhead_bench(benchmark::State& state, Transformer& model, const Method& method) {
   const std::vector<int32_t> tokens(static_cast<size_t>(state.range(0)), 7);
-  const Prefill prompt = prefill(model, tokens, method.needs());
+  const Prefill prompt = prefill(model, tokens, method.asks());
   Timed all;
   for ([[maybe_unused]] auto _ : state) {
     const auto session = start_session(model, prompt, method, {.stop = {.max_new_tokens = kTokens}});

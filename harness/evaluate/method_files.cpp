@@ -45,7 +45,7 @@ std::unique_ptr<Method> method_of(const json& spec) {
 
 /// The method's settings as they are.
 std::vector<ParameterInfo> settings_of(Method& method) {
-  return list_parameters([&](ParameterVisitor& p) { method.parameters(p); });
+  return list_parameters([&](ParameterVisitor& p) { method.settings(p); });
 }
 
 /// Whether the setting `key` of the method of that name is a free text that is empty unless said: it names weights.

@@ -124,8 +124,8 @@ std::vector<SampleOutcome> evaluate_perplexity(Transformer& model, const Request
   const json extras = json::parse(request.sample->extras);
   const auto scored = extras.value("scored_tokens", text.size() / 2);
   const size_t context = text.size() - std::clamp<size_t>(scored, 1, text.size() - 1);
-  Needs needs;
-  for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
+  Needs needs{.sliding = false};
+  for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->asks());
   const Prefill prompt = prefill(model, text.first(context), needs, chunk, request.facts);
   const std::vector<int32_t> rest(text.begin() + static_cast<std::ptrdiff_t>(context), text.end());
   return outcomes_of(

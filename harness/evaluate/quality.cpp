@@ -145,8 +145,8 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
 
 /// The request's prompt with what any of the methods needs of it.
 Prefill read_prompt(Transformer& model, const Request& request, std::span<const EvaluatedMethod> methods) {
-  Needs needs;
-  for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->needs());
+  Needs needs{.sliding = false};
+  for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->asks());
   Prefill prompt = prefill(model, request.prompt, needs, kPrefillChunk, request.facts);
   prompt.layout = request.layout;
   prompt.memory = reuse_memory(request);
@@ -184,7 +184,7 @@ SampleOutcome evaluate_noise_floor(Transformer& model, const Request& request, c
     const Prefill prompt = prefill(model, request.prompt, {});
     return run_reference(model, prompt, request);
   }();
-  Prefill again = prefill(model, request.prompt, baseline.method->needs(), kOtherChunk, request.facts);
+  Prefill again = prefill(model, request.prompt, baseline.method->asks(), kOtherChunk, request.facts);
   again.layout = request.layout;
   const auto half = std::span(request.prompt).first((request.prompt.size() + 1) / 2);
   const Prefill neighbour = prefill(model, half, {}, kOtherChunk);

@@ -39,7 +39,7 @@ Prefill start_prompt(Transformer& model, const Request& request, const Method& m
                      const std::shared_ptr<ReuseMemory>& memory) {
   if (outlives_full_cache(method)) return read_for(model, request.prompt, method, sessions, request.facts);
   if (method.reuser() == nullptr && !reads_prompts(method)) {
-    return prefill(model, request.prompt, method.needs(), kPrefillChunk, request.facts);
+    return prefill(model, request.prompt, method.asks(), kPrefillChunk, request.facts);
   }
   Prefill prompt = unread_prompt(model, request.prompt, request.facts);
   prompt.layout = request.layout;

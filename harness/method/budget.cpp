@@ -10,7 +10,7 @@ namespace kvarena {
 void Budget::parameters(ParameterVisitor& p) {
   p("keep", keep).above(0).max(1).doc("budget as the fraction of the prompt's entries that each head keeps");
   p("tokens", tokens).min(1).doc("budget as the number of entries that each head keeps");
-  p("bytes", bytes).min(1).doc("budget as bytes of the whole cache, positions of kept entries included");
+  p("bytes", bytes).min(1).doc("budget as bytes of all layers acted on, positions of kept entries included");
 }
 
 void Budget::check(const std::string& place, std::vector<std::string>& problems) const {

@@ -15,7 +15,7 @@ namespace kvarena {
 struct Budget {
   std::optional<double> keep;     // fraction of the prompt's entries, in (0, 1]
   std::optional<int64_t> tokens;  // entries a head
-  std::optional<int64_t> bytes;   // of the whole cache: all layers, entries and their positions
+  std::optional<int64_t> bytes;   // of all layers that the method acts on, entries and their positions
 
   void parameters(ParameterVisitor& p);
   /// Exactly one of the three must be given.

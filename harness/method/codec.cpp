@@ -55,6 +55,7 @@ void CodecMethod::parameters(ParameterVisitor& p) {
 
 void CodecMethod::check(const std::string& place, std::vector<std::string>& problems) const {
   part_->check(place, problems);
+  check_within(over_, place + ".over", problems);
   if (!over_ || over_->only_compresses()) return;
   problems.push_back(describe({.place = place + ".over.name",
                                .found = fmt::format("\"{}\"", over_.name()),

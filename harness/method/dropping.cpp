@@ -38,17 +38,18 @@ std::vector<KeptEntries> everywhere(std::span<LayerContext> layers, const std::v
   return lists;
 }
 
-/// Budgets of the layers from `first` on. The rule sees the others without entries, which tells it the model's depth.
+/// Budgets of the layers from `first` on. The rule sees the others that the method acts on without entries, which tells
+/// it how many they are.
 std::vector<HeadBudgets> divide(const BudgetRule& rule, double share, std::span<const LayerScores> scores,
                                 const LayerContext& first) {
-  const auto layers = static_cast<size_t>(first.layers);
+  const auto layers = static_cast<size_t>(first.ranks());
   const LayerScores empty{.heads = std::vector<std::vector<float>>(scores.front().heads.size()),
                           .protection = scores.front().protection,
                           .share = share};
   std::vector<LayerScores> all(layers, empty);
-  std::ranges::copy(scores, all.begin() + first.layer);
+  std::ranges::copy(scores, all.begin() + first.rank());
   const std::vector<HeadBudgets> budgets = rule.divide({.share = share, .layers = all});
-  return {budgets.begin() + first.layer, budgets.begin() + first.layer + static_cast<int64_t>(scores.size())};
+  return {budgets.begin() + first.rank(), budgets.begin() + first.rank() + static_cast<int64_t>(scores.size())};
 }
 
 /// Whether a scorer can judge entries while decoding, without what only a prefill observes.
@@ -184,7 +185,7 @@ void DroppingMethod::drop_others(LayerContext& layer, const KeptEntries& kept, D
 
 double DroppingMethod::share_of(const LayerContext& layer) const {
   if (!limited()) return static_cast<double>(layer.prompt_tokens);
-  return budget_.share(layer.prompt_tokens, layer.cache.shape(), layer.layers);
+  return budget_.share(layer.prompt_tokens, layer.cache.shape(), layer.budgeted());
 }
 
 void DroppingMethod::start_remembering(LayerContext& layer, const LayerView& view) const {
@@ -319,7 +320,7 @@ void DroppingMethod::observe(LayerContext& layer, const LayerQueries& queries, c
                        .lse = {},
                        .layer = layer.layer,
                        .position = queries.position + t,
-                       .prompt_tokens = layer.prompt_tokens,
+                       .prompt_tokens = layer.prompt_begin + layer.prompt_tokens,
                        .token = 0,
                        .unseen = queries.q_len - 1 - t,
                        .hidden = nullptr,
@@ -400,7 +401,8 @@ void DroppingMethod::compress_interval(LayerContext& layer) const {
   newest.window = static_cast<int64_t>(state->queries.size()) / (shape.q_heads * shape.head_dim);
   newest.window_queries.assign(state->queries.begin(), state->queries.end());
   const int64_t stay = protected_prompt(layer);
-  const std::optional<int64_t> target = decode_target(tail.position(0, tail.entries(0) - 1) + 1 - stay);
+  const int64_t tokens = tail.position(0, tail.entries(0) - 1) + 1 - layer.prompt_begin;
+  const std::optional<int64_t> target = decode_target(tokens - stay);
   const int64_t even = Division{.share = share_of(layer), .layers = {}}.capacity();
   HeadBudgets budgets;
   for (int64_t head = 0; head < shape.kv_heads; ++head) {

@@ -34,6 +34,8 @@ class LayerView {
   [[nodiscard]] bool decoding() const { return seen_ == nullptr || seen_->entries == 0; }
   [[nodiscard]] int64_t prompt_tokens() const { return layer_->prompt_tokens; }
   [[nodiscard]] int64_t n() const { return n_; }
+  /// Position behind the prompt, were these entries all there is of what the layer holds of it.
+  [[nodiscard]] int64_t end() const { return layer_->prompt_begin + n_; }
   /// The budget, entries a head on average; n where there is none.
   [[nodiscard]] double share() const { return share_.value_or(static_cast<double>(n_)); }
   [[nodiscard]] int64_t q_heads() const { return kv_heads_ * group(); }

@@ -1,12 +1,42 @@
 #include "harness/method/method.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "harness/core/error.h"
 #include "harness/method/fitter.h"
 
 namespace kvarena {
 
 std::unique_ptr<Fitter> MethodPart::fitter() const { return nullptr; }
+
+int64_t LayerContext::rank() const {
+  return peers.empty() ? layer : std::ranges::lower_bound(peers, layer) - peers.begin();
+}
+
+void Method::settings(ParameterVisitor& p) {
+  parameters(p);
+  if (chooses_) layers_.parameters(p);
+}
+
+void Method::choose_layers() {
+  layers_ = LayerChoice::without_windows();
+  chooses_ = true;
+}
+
+void check_within(const Nested<Method>& inner, const std::string& place, std::vector<std::string>& problems) {
+  if (!inner || !nlohmann::json::parse(inner.settings()).contains("layers")) return;
+  problems.push_back(describe({.place = place + ".layers",
+                               .found = "layers of a method within another",
+                               .expected = "none: it acts on the layers of that",
+                               .action = "write \"layers\" outside"}));
+}
+
+Needs Method::asks() const {
+  Needs needs = this->needs();
+  needs.sliding = looks_behind_windows();
+  return needs;
+}
 
 const char* to_string(Family family) {
   switch (family) {
@@ -80,7 +110,8 @@ Needs combine(const Needs& a, const Needs& b) {
           .query_moments = united(a.query_moments, b.query_moments),
           .taps = united(a.taps, b.taps),
           .reconstructions = united(a.reconstructions, b.reconstructions),
-          .statistics = united(a.statistics, b.statistics)};
+          .statistics = united(a.statistics, b.statistics),
+          .sliding = a.sliding || b.sliding};
 }
 
 }  // namespace kvarena

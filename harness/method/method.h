@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
+#include "harness/core/nested.h"
 #include "harness/core/parameters.h"
+#include "harness/method/layer_choice.h"
 #include "harness/method/model_facts.h"
 #include "harness/method/prompt_statistic.h"
 
@@ -57,6 +59,7 @@ struct Needs {
   std::vector<Tap> taps;                        // the prompt's residual stream at these places
   std::vector<Reconstruction> reconstructions;  // extra passes over the full cache
   PromptStatistics statistics;                  // gathered from all prompt queries
+  bool sliding = true;  // all of it of layers with a window too, and their entries that no later query sees
 };
 [[nodiscard]] Needs combine(const Needs& a, const Needs& b);
 
@@ -79,7 +82,7 @@ struct ReconstructionScores {
 /// A prefill's observations of one layer. Attention is kept for each query head: how a method reduces query heads to
 /// kv heads changes its results and is its own business.
 struct LayerObservations {
-  int64_t entries = 0;                  // n, the prompt's length
+  int64_t entries = 0;                  // n, the prompt's length; 0 of layers that nobody looks at
   std::vector<float> prompt_attention;  // [q_heads, n], empty unless needed
   std::vector<float> window_queries;    // [w, q_heads, head_dim], the last w queries, rotated
   std::vector<float> window_lse;        // [w, q_heads]
@@ -128,16 +131,27 @@ struct RequestContext {
   const ModelFacts* model = nullptr;  // null in tests that need no model
 };
 
-/// One layer of one request, as a method sees it.
+/// One layer of one request, as a method sees it. Of a layer with a sliding window the prompt is the part of it that
+/// the tokens behind it see.
 struct LayerContext {
   int64_t layer = 0;
-  int64_t layers = 0;
+  int64_t layers = 0;  // of the model
   LayerCache& cache;
   Activity& activity;
   int64_t prompt_tokens = 0;
   const ModelFacts* model = nullptr;  // null in tests that need no model
   std::span<const int32_t> prompt;    // its tokens; empty while decoding
   KvCache* request = nullptr;         // the layer's whole cache; null in tests of a layer alone
+  int64_t prompt_begin = 0;           // position of the first of these tokens
+  /// Layers of this one's kind, with a window or without, that the method acts on, ascending; empty: all layers.
+  std::span<const int64_t> peers = {};
+  int64_t sharing = 0;  // layers that the method acts on and whose entries its budget is for; 0: all
+
+  /// The layer's place among its peers, and their number: what a budget is divided by.
+  [[nodiscard]] int64_t rank() const;
+  [[nodiscard]] int64_t ranks() const { return peers.empty() ? layers : std::ssize(peers); }
+  /// Layers that a budget in bytes is for.
+  [[nodiscard]] int64_t budgeted() const { return sharing > 0 ? sharing : layers; }
 };
 
 namespace storage {
@@ -171,8 +185,23 @@ class Method : public MethodPart {
   [[nodiscard]] static std::unique_ptr<Method> build(const nlohmann::json& settings, const std::string& place,
                                                      std::vector<std::string>& problems);
 
-  /// Compresses the prompt: called once, after the prompt's own dense attention, while all layers' caches still hold
-  /// every entry. A method that decides over several layers at once overrides this; others are called layer by layer.
+  /// The parameters, and behind them the choice of layers where the method has one.
+  void settings(ParameterVisitor& p);
+  /// Whether some layers can be left out of what it acts on.
+  [[nodiscard]] virtual bool can_leave_layers_out() const { return pruner() == nullptr; }
+  /// Gives the method a choice of layers ("layers"), those that see everything unless the settings say another.
+  void choose_layers();
+  /// The layers that it acts on: it is handed no others. All, of a method without a choice.
+  [[nodiscard]] const LayerChoice& layers() const { return layers_; }
+  [[nodiscard]] bool chooses_layers() const { return chooses_; }
+  /// Whether the method needs of layers with a window what no later query sees.
+  [[nodiscard]] virtual bool looks_behind_windows() const { return layers_.may_slide(); }
+  /// needs(), and of which layers.
+  [[nodiscard]] Needs asks() const;
+
+  /// Compresses the prompt: called once, after the prompt's own dense attention, while the caches of the layers that it
+  /// acts on still hold every entry, with these layers; once for each kind where they are of both. A method that
+  /// decides over several layers at once overrides this; others are called layer by layer.
   virtual void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const {
     for (size_t layer = 0; layer < layers.size(); ++layer) compress(layers[layer], seen[layer]);
   }
@@ -226,6 +255,13 @@ class Method : public MethodPart {
   /// The policy by which a store of many contexts places their caches; null for methods that act on one request's
   /// cache.
   [[nodiscard]] virtual const storage::Policy* placement() const { return nullptr; }
+
+ private:
+  LayerChoice layers_;
+  bool chooses_ = false;
 };
+
+/// Adds a problem where a method that acts within another one, on the layers of that, has a choice of its own.
+void check_within(const Nested<Method>& inner, const std::string& place, std::vector<std::string>& problems);
 
 }  // namespace kvarena

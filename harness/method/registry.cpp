@@ -45,15 +45,32 @@ std::unique_ptr<Method> Method::build(const json& spec, const std::string& place
     return nullptr;
   }
   auto method = entry->create();
-  const auto found = read_parameters(spec, place, [&](ParameterVisitor& p) { method->parameters(p); });
+  const auto found = read_parameters(spec, place, [&](ParameterVisitor& p) { method->settings(p); });
   problems.insert(problems.end(), found.begin(), found.end());
-  if (found.empty()) method->check(place, problems);
+  if (!found.empty()) return method;
+  method->check(place, problems);
+  method->layers().check(place, problems);
+  if (entry->family == Family::retrieval && method->layers().only_sliding()) {
+    problems.push_back(describe({.place = place + ".layers",
+                                 .found = "\"sliding\" for a method that retrieves",
+                                 .expected = "layers that see everything: those with a window attend to few entries",
+                                 .action = "leave \"layers\" out"}));
+  }
   return method;
 }
 
 namespace detail {
 
-RegisterMethod::RegisterMethod(MethodEntry entry) { collected().push_back(std::move(entry)); }
+RegisterMethod::RegisterMethod(MethodEntry entry) {
+  if (entry.family == Family::compression || entry.family == Family::retrieval) {
+    entry.create = [plain = std::move(entry.create)] {
+      auto method = plain();
+      if (method->can_leave_layers_out()) method->choose_layers();
+      return method;
+    };
+  }
+  collected().push_back(std::move(entry));
+}
 
 std::span<const MethodEntry> registered_methods() {
   KVARENA_ASSERT(!sorted, "methods are registered before the registry is looked at");
@@ -72,7 +89,7 @@ void require_free(const std::filesystem::path& plugin, const std::string& name, 
 
 std::vector<ParameterInfo> MethodEntry::parameters() const {
   const auto method = create();
-  return list_parameters([&](ParameterVisitor& p) { method->parameters(p); });
+  return list_parameters([&](ParameterVisitor& p) { method->settings(p); });
 }
 
 const std::vector<MethodEntry>& method_registry() {

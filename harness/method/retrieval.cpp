@@ -52,7 +52,7 @@ Candidates RetrievalMethod::candidates(const LayerContext& layer) const {
   const int64_t n = layer.cache.tail().entries(0);
   const bool generated = generated_ == "candidates";
   const int64_t all = generated ? n : std::min(n, layer.prompt_tokens);  // what a fraction is of
-  const int64_t budget = budget_.capacity(all, layer.cache.shape(), layer.layers);
+  const int64_t budget = budget_.capacity(all, layer.cache.shape(), layer.budgeted());
   const Protection wanted = protection_.beside(part_->protect(budget));
   const int64_t recent = std::clamp<int64_t>(wanted.recent, 1, budget);
   const int64_t sinks = std::min({wanted.sinks, budget - recent, n - 1});

@@ -44,7 +44,8 @@ uint64_t checksum(std::span<const uint8_t> sizes, std::span<const uint8_t> paylo
 
 /// Rotates a chunk's keys to positions first and after, or from them back to none; neighbouring layers that are rotated
 /// alike by one table.
-void rotate_keys(KvChunk& chunk, const LayerContext& layer, int64_t first, bool back) {
+void rotate_keys(KvChunk& chunk, std::span<const LayerContext> layers, int64_t first, bool back) {
+  const LayerContext& layer = layers.front();
   if (layer.model == nullptr || layer.model->rotation.inverse.empty()) return;
   const auto half = std::ssize(layer.model->rotation.inverse);
   std::vector<int32_t> by(static_cast<size_t>(chunk.tokens));
@@ -53,7 +54,7 @@ void rotate_keys(KvChunk& chunk, const LayerContext& layer, int64_t first, bool 
   const int64_t head_dim = layer.cache.shape().head_dim;
   const Rotation* tabulated = nullptr;
   for (int64_t at = 0; at < chunk.layers; ++at) {
-    if (const Rotation* wanted = &layer.model->rotation_of(at); wanted != tabulated) {
+    if (const Rotation* wanted = &layer.model->rotation_of(layers[at].layer); wanted != tabulated) {
       tabulated = wanted;
       kernels::rotation_tables(by.data(), chunk.tokens, wanted->inverse.data(), half, /*magnitude=*/1, cos.data(),
                                sin.data());
@@ -172,7 +173,7 @@ std::vector<uint8_t> StreamCodecMethod::encode(std::span<LayerContext> layers) c
   for (int64_t t = tokens.begin; t < tokens.end; t += part_->chunk_tokens()) {
     const int64_t stop = std::min(tokens.end, t + part_->chunk_tokens());
     KvChunk chunk = gather(layers, t, stop);
-    if (part_->before_rotation()) rotate_keys(chunk, layers[0], layers[0].cache.tail().position(0, t), /*back=*/true);
+    if (part_->before_rotation()) rotate_keys(chunk, layers, layers[0].cache.tail().position(0, t), /*back=*/true);
     const std::vector<uint8_t> frame = write_frame(*coder, chunk);
     stream.insert(stream.end(), frame.begin(), frame.end());
   }
@@ -190,7 +191,7 @@ void StreamCodecMethod::decode(std::span<const uint8_t> stream, std::span<LayerC
       damaged(fmt::format("{} layers of {} channels", chunk.layers, chunk.channels),
               fmt::format("{} layers of {}", count, shape.kv_heads * shape.head_dim));
     }
-    if (part_->before_rotation()) rotate_keys(chunk, layers[0], position, /*back=*/false);
+    if (part_->before_rotation()) rotate_keys(chunk, layers, position, /*back=*/false);
     append(chunk, layers, position);
     position += chunk.tokens;
   }

@@ -55,6 +55,8 @@ class StreamCodec : public MethodPart {
   [[nodiscard]] virtual int64_t recent() const { return 0; }
   /// Whether keys are handed over without their rotary rotation.
   [[nodiscard]] virtual bool before_rotation() const { return false; }
+  /// Whether a token is coded over all layers of the model together.
+  [[nodiscard]] virtual bool spans_layers() const { return false; }
 
   /// A coder for the model's caches; `model` is null in tests that need none. Throws UserError where what the codec
   /// needs is not there: weights, a library.
@@ -75,6 +77,7 @@ class StreamCodecMethod final : public PartMethod<StreamCodec> {
 
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
+  [[nodiscard]] bool can_leave_layers_out() const override { return !part_->spans_layers(); }
 
   [[nodiscard]] const StreamCodec& codec() const { return *part_; }
   /// Tokens of `n` that go through the codec: begin .. end-1, the rest stays as it is. None where begin >= end.

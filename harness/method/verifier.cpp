@@ -33,4 +33,13 @@ Needs VerificationMethod::needs() const {
   return needs;
 }
 
+bool VerificationMethod::looks_behind_windows() const {
+  const auto does = [](const Nested<Method>& method) { return method && method->looks_behind_windows(); };
+  const Drafter drafter = part_->drafter();
+  const auto* const copy = std::get_if<CompressedCopy>(&drafter);
+  const auto* const view = std::get_if<CacheView>(&drafter);
+  return does(part_->verified_cache()) || (view != nullptr && does(view->method)) ||
+         (copy != nullptr && (!copy->schedule.empty() || does(copy->compressor) || does(copy->auxiliary)));
+}
+
 }  // namespace kvarena

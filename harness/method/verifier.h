@@ -111,6 +111,8 @@ class VerificationMethod final : public PartMethod<Verifier> {
   void parameters(ParameterVisitor& p) override;
   /// Needs of the verifier and of all methods that draft or are verified on.
   [[nodiscard]] Needs needs() const override;
+  /// Where any of these methods does, and where full caches lie behind the device between verifications.
+  [[nodiscard]] bool looks_behind_windows() const override;
   [[nodiscard]] const Verifier* verifier() const override { return part_.get(); }
 };
 

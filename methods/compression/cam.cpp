@@ -55,7 +55,7 @@ class Cam final : public Method {
 
  private:
   int64_t capacity(const LayerContext& layer) const {
-    return budget_.capacity(layer.prompt_tokens, layer.cache.shape(), layer.layers);
+    return budget_.capacity(layer.prompt_tokens, layer.cache.shape(), layer.budgeted());
   }
   /// Entries that stay at the front.
   int64_t sinks(int64_t capacity) const {

@@ -42,7 +42,7 @@ class CapKv final : public Scorer {
  private:
   /// w, [kv_heads, group, n].
   [[nodiscard]] at::Tensor weights(const LayerView& layer, const at::Tensor& keys) const {
-    const at::Tensor turn = mean_rotation(layer.model().rotation_of(layer.layer()), layer.n(), future_);
+    const at::Tensor turn = mean_rotation(layer.model().rotation_of(layer.layer()), layer.end(), future_);
     const at::Tensor mean = at::tensor(layer.query_moments(sinks_).mean).view({layer.q_heads(), -1});
     const at::Tensor anchor = unit(mean.matmul(turn.t()).to(at::kFloat)).view({layer.kv_heads(), -1, layer.head_dim()});
     const at::Tensor alike = anchor.matmul(unit(keys).transpose(1, 2)).clamp(-1, 1);

@@ -121,7 +121,7 @@ class D2o final : public Method {
   }
 
   int64_t capacity(const LayerContext& layer, double share) const {
-    const double mean = budget_.share(layer.prompt_tokens, layer.cache.shape(), layer.layers);
+    const double mean = budget_.share(layer.prompt_tokens, layer.cache.shape(), layer.budgeted());
     const auto n = static_cast<double>(layer.prompt_tokens);
     const double own = n > 0 ? std::clamp(share * mean / n, 0.01, 1.0) * n : mean;
     return std::max<int64_t>(1, static_cast<int64_t>(std::floor(own + 1e-9)));

@@ -83,7 +83,7 @@ class ExpectedAttention final : public Scorer {
     if (first == layer.n()) return scores;
     const int64_t d = layer.head_dim();
     const int64_t count = layer.n() - first;
-    const at::Tensor turn = mean_rotation(layer.model().rotation_of(layer.layer()), layer.n(), future_);  // R
+    const at::Tensor turn = mean_rotation(layer.model().rotation_of(layer.layer()), layer.end(), future_);  // R
     const auto [plain_mean, plain_covariance] = fitted() ? fitted_moments(layer) : prompt_moments(layer);
     const at::Tensor mean = at::matmul(plain_mean, turn.t()).to(at::kFloat);
     const at::Tensor keys = layer.keys().narrow(1, first, count);  // [kv_heads, n, d]

@@ -481,6 +481,7 @@ class Kvtc final : public StreamCodec {
   int64_t sinks() const override { return sinks_; }
   int64_t recent() const override { return window_; }
   bool before_rotation() const override { return true; }
+  bool spans_layers() const override { return true; }
   std::unique_ptr<Fitter> fitter() const override {
     return std::make_unique<TransformFitter>(basis_, components_, sinks_);
   }

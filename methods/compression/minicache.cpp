@@ -12,11 +12,11 @@ namespace {
 /// which are the same in both layers. Liu, Liu, Pan, He, Haffari, Zhuang 2024, arXiv:2405.14366, section 3; the authors
 /// published no code. Retention counts tokens by their angle, as KVCache-Factory's primitives do; the paper places a
 /// threshold between the smallest and the largest distance. Pairs begin at `start_layer` (paper: the middle); the
-/// paper's 4-bit codes are not part of this.
+/// paper's 4-bit codes are not part of this. Neighbours are those among the layers that it acts on.
 class MiniCache final : public Method {
  public:
   void parameters(ParameterVisitor& p) override {
-    p("start_layer", start_layer_).min(0).doc("first layer of the first pair; absent: half the layers");
+    p("start_layer", start_layer_).min(0).doc("first layer of the first pair, of those acted on; absent: half of them");
     p("interpolation", rule_.interpolation).min(0).max(1).doc("t: 0 is the lower layer's direction, 1 the upper one's");
     p("retained", rule_.retained).min(0).max(1).doc("share of the entries kept as they are; 1 merges nothing");
   }
@@ -37,17 +37,16 @@ class MiniCache final : public Method {
 
   /// The upper layer's turn comes last: both have the pass's entries then.
   void after_append(LayerContext& layer) const override {
-    if (layer.layer == 0 || layer.request == nullptr) return;
+    if (layer.rank() == 0 || layer.request == nullptr) return;
     LayerContext lower = layer;
-    --lower.layer;
+    lower.layer = layer.peers.empty() ? layer.layer - 1 : layer.peers[static_cast<size_t>(layer.rank() - 1)];
     if (begins_pair(lower)) merge(layer, layer.request->layers[lower.layer], layer.cache);
   }
 
  private:
   [[nodiscard]] bool begins_pair(const LayerContext& layer) const {
-    const int64_t start = start_layer_.value_or(layer.layers / 2);
-    return rule_.retained < 1 && layer.layer >= start && (layer.layer - start) % 2 == 0 &&
-           layer.layer + 1 < layer.layers;
+    const int64_t rank = layer.rank(), start = start_layer_.value_or(layer.ranks() / 2);
+    return rule_.retained < 1 && rank >= start && (rank - start) % 2 == 0 && rank + 1 < layer.ranks();
   }
 
   static void merge(LayerContext& layer, LayerCache& below, LayerCache& above) {

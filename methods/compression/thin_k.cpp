@@ -28,6 +28,7 @@ class ThinK final : public Method {
     p("over", over_).doc("a dropping method that acts on the prompt first; keys that it keeps are pruned");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
+    check_within(over_, place + ".over", problems);
     if (!over_ || over_->only_compresses()) return;
     problems.push_back(describe({.place = place + ".over.name",
                                  .found = "\"" + over_.name() + "\"",

@@ -7,6 +7,7 @@ namespace {
 class Full final : public Method {
  public:
   [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
+  [[nodiscard]] bool looks_behind_windows() const override { return false; }
 };
 
 KVARENA_METHOD(Full, Family::reference,

@@ -49,7 +49,7 @@ class LessIsMore final : public Method {
   void select(LayerContext& layer, const LayerQueries& queries) const override {
     const EntrySegment& entries = layer.cache.tail();
     const LayerShape& shape = entries.shape();
-    const int64_t n = entries.entries(0), budget = budget_.capacity(n, shape, layer.layers);
+    const int64_t n = entries.entries(0), budget = budget_.capacity(n, shape, layer.budgeted());
     if (layer.request == nullptr || queries.q_len > 1 || budget >= n || shape.window > 0) return;
     KvCache& request = *layer.request;
     const int64_t first = full_layer(request, dense_layers_);
@@ -68,9 +68,10 @@ class LessIsMore final : public Method {
   }
 
  private:
-  /// The first layer from `from` on that sees all entries.
-  static int64_t full_layer(const KvCache& request, int64_t from) {
-    while (from < std::ssize(request.layers) && request.layers[from].shape().window > 0) ++from;
+  /// The first layer from `from` on that it acts on and that sees all entries.
+  [[nodiscard]] int64_t full_layer(const KvCache& request, int64_t from) const {
+    const auto left_out = [&](const LayerShape& shape) { return shape.window > 0 || !layers().holds(from, shape); };
+    while (from < std::ssize(request.layers) && left_out(request.layers[from].shape())) ++from;
     return from;
   }
 

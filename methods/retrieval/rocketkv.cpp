@@ -140,7 +140,7 @@ class RocketKv final : public Method {
 
   void compress(LayerContext& layer, const LayerObservations& seen) const override {
     const LayerShape& shape = layer.cache.shape();
-    const int64_t n = layer.cache.tail().entries(0), budget = budget_.capacity(n, shape, layer.layers);
+    const int64_t n = layer.cache.tail().entries(0), budget = budget_.capacity(n, shape, layer.budgeted());
     if (layer.layer < dense_layers_ || shape.window > 0 || budget >= n) return;
     const Stages two = stages(n, budget, shape.head_dim);
     evict(layer, seen, two.kept);

@@ -125,7 +125,7 @@ class ShadowKv final : public Method {
   }
 
   [[nodiscard]] int64_t budget(const LayerContext& layer) const {
-    return budget_.capacity(layer.prompt_tokens, layer.cache.shape(), layer.layers);
+    return budget_.capacity(layer.prompt_tokens, layer.cache.shape(), layer.budgeted());
   }
 
   /// U and S V of the layer's keys without their rotation.

@@ -93,6 +93,7 @@ class SpeCache final : public Method {
     p("tier", tier_).one_of({"host", "disk"}).doc("where the exact cache lies");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
+    check_within(copy_, place + ".copy", problems);
     if (dynamic_cast<const CodecMethod*>(&*copy_) != nullptr) return;
     problems.push_back(describe({.place = place + ".copy.name",
                                  .found = fmt::format("\"{}\"", copy_.name()),

@@ -230,6 +230,8 @@ class SpeContext final : public Method {
   }
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<HeadFitter>(); }
   HookAccess reach() const override { return HookAccess::views; }
+  /// The head's choice is one for all layers.
+  bool can_leave_layers_out() const override { return false; }
   std::string cannot_draft() const override {
     if (offload_ != "none") return fmt::format("\"offload\": \"{}\"", offload_);
     return feature_ == "zero" ? "" : fmt::format("\"feature\": \"{}\"", feature_);

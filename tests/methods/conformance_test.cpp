@@ -274,6 +274,8 @@ TEST_P(Conformance, AnswersEachQuestionAboutOneCompressedContextAsIfItWereTheOnl
 
 INSTANTIATE_TEST_SUITE_P(Methods, Conformance, ::testing::ValuesIn(testing::method_names()),
                          [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(SlidingLayers, Conformance, ::testing::ValuesIn(testing::method_names_on_sliding_layers()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace kvarena

@@ -59,7 +59,7 @@ class DraftState : public testing::RegisteredMethod {
   struct Plain {
     Plain(Transformer& model, const Prefill& prompt, const Method& method)
         : cache(state_after_prompt(model, prompt, method, activity).cache),
-          hooks(method, activity, model.config().layers, kPrompt, prompt.model.get()) {}
+          hooks(method, activity, kPrompt, prompt.model.get()) {}
     Activity activity;
     KvCache cache;
     MethodHooks hooks;

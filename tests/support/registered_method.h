@@ -59,10 +59,26 @@ inline json active_settings(const MethodEntry& entry) {
   return spec;
 }
 
-/// The parameter is the method's name.
+/// Behind a method's name: on a model whose first and third layers slide.
+inline constexpr const char* kSliding = "_on_sliding_layers";
+
+/// The tiny model with two layers more that see a window of less than a prompt, between those of before.
+inline ModelConfig sliding_config() {
+  ModelConfig config = tiny_config();
+  config.layers = 5;
+  config.sliding_window = 96;
+  config.sliding_layers = {true, false, true, false, false};
+  return config;
+}
+
+/// The parameter is the method's name, and behind it perhaps kSliding.
 class RegisteredMethod : public ::testing::TestWithParam<std::string> {
  protected:
-  RegisteredMethod() : model_(tiny_model()), facts_(model_facts(model_, {fitted_folder()})) {}
+  RegisteredMethod()
+      : model_(tiny_model(1, {}, slides() ? sliding_config() : tiny_config())),
+        facts_(model_facts(model_, {fitted_folder()})) {}
+
+  static bool slides() { return GetParam().ends_with(kSliding); }
 
   static std::filesystem::path fitted_folder() {
     return std::filesystem::temp_directory_path() / fmt::format("kvarena_registered_{}_{}", GetParam(), getpid());
@@ -70,6 +86,7 @@ class RegisteredMethod : public ::testing::TestWithParam<std::string> {
   /// A method with weights gets some, fitted on two short prompts.
   void SetUp() override {
     const auto method = make_method(active_settings(entry()), "test");
+    if (slides() && method->pruner() != nullptr) GTEST_SKIP() << "layers that forget cannot be pruned";
     const auto fitter = method->fitter();
     if (const auto* stream = dynamic_cast<const StreamCodecMethod*>(method.get()); stream && fitter == nullptr) {
       try {
@@ -87,10 +104,12 @@ class RegisteredMethod : public ::testing::TestWithParam<std::string> {
   }
   void TearDown() override { std::filesystem::remove_all(fitted_folder()); }
 
-  [[nodiscard]] const MethodEntry& entry() const { return *find_method(GetParam()); }
+  [[nodiscard]] const MethodEntry& entry() const {
+    return *find_method(slides() ? GetParam().substr(0, GetParam().rfind(kSliding)) : GetParam());
+  }
 
   [[nodiscard]] Prefill prompt(int64_t tokens, uint64_t seed = 7) {
-    return prefill(model_, tiny_prompt(tokens, seed), make_method(active_settings(entry()), "test")->needs(),
+    return prefill(model_, tiny_prompt(tokens, seed), make_method(active_settings(entry()), "test")->asks(),
                    kPrefillChunk, facts_);
   }
 
@@ -101,6 +120,13 @@ class RegisteredMethod : public ::testing::TestWithParam<std::string> {
 inline std::vector<std::string> method_names() {
   std::vector<std::string> names;
   for (const MethodEntry& entry : method_registry()) names.push_back(entry.info.name);
+  return names;
+}
+
+/// All methods on layers that slide.
+inline std::vector<std::string> method_names_on_sliding_layers() {
+  std::vector<std::string> names = method_names();
+  for (std::string& name : names) name += kSliding;
   return names;
 }
 

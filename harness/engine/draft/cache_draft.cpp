@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/cache/sliding_window.h"
 #include "harness/core/error.h"
+#include "harness/engine/session/acted_layers.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/packing.h"
 #include "harness/engine/session/selection_meter.h"
@@ -26,7 +28,7 @@ CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const Compress
       inner_hooks_(*this) {
   cache_.own_tails();  // drafts grow it from the first pass on
   const auto hooks_for = [&](Activity& activity) {
-    return MethodHooks(*method_, activity, model.config().layers, prompt_tokens_, model_facts_.get());
+    return MethodHooks(*method_, activity, prompt_tokens_, model_facts_.get());
   };
   hooks_ = hooks_for(*activity_);
   replay_hooks_ = hooks_for(again_);
@@ -110,7 +112,8 @@ void CacheDraft::keep_inner(int64_t kept) {
   drop_newest(std::ssize(fed_) - kept);
   if (!online_) return;
   recorded_.cut_newest(kept);
-  for (LayerContext& own : contexts_of(cache_, prompt_tokens_, model_facts_.get(), *activity_)) {
+  const ActedLayers acted(*method_, cache_);
+  for (LayerContext& own : acted.contexts(cache_, prompt_tokens_, model_facts_.get(), *activity_)) {
     const RecordedPasses::Newest seen = recorded_.newest(own.layer, kept);
     method_->observe(own, seen.queries, seen.lse);
     method_->after_append(own);
@@ -134,6 +137,7 @@ void CacheDraft::commit(const Verified& verified) {
   }
   before_.reset();
   recorded_.clear();
+  release_unseen(cache_);
   if (meter_ != nullptr) meter_->follow(verified.full, verified.before, std::ssize(verified.tokens));
   if (aux_ != nullptr) aux_->commit(verified);
 }
@@ -141,8 +145,8 @@ void CacheDraft::commit(const Verified& verified) {
 void CacheDraft::append(const Verified& verified) {
   const auto count = std::ssize(verified.tokens);
   for (size_t layer = 0; layer < cache_.layers.size(); ++layer) {
-    // The full cache is dense: its entry index is the position.
-    cache_.layers[layer].tail().append_entries(verified.full.layers[layer].tail(), verified.before, count);
+    const EntrySegment& full = verified.full.layers[layer].tail();
+    cache_.layers[layer].tail().append_entries(full, full.entries(0) - count, count);
   }
   cache_.length += count;
 }
@@ -153,6 +157,10 @@ void CacheDraft::replay(int64_t length) {
 }
 
 bool CacheDraft::simulated_bytes() const { return packed_size(cache_).simulated; }
+
+int64_t CacheDraft::sliding_bytes() const {
+  return kvarena::sliding_bytes(cache_) + (aux_ != nullptr ? aux_->sliding_bytes() : 0);
+}
 
 int64_t CacheDraft::held_bytes() const {
   return resident_bytes() + (before_ ? before_->bytes() : 0) + recorded_.bytes() +

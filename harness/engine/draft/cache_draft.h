@@ -45,6 +45,7 @@ class CacheDraft final : public DraftSource {
   [[nodiscard]] int64_t resident_bytes() const override {
     return cache_.bytes() + (aux_ != nullptr ? aux_->resident_bytes() : 0);
   }
+  [[nodiscard]] int64_t sliding_bytes() const override;
   [[nodiscard]] bool simulated_bytes() const override;
   [[nodiscard]] int64_t held_bytes() const override;
   [[nodiscard]] int64_t peak_bytes() const override;

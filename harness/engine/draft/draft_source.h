@@ -52,6 +52,8 @@ class DraftSource {
 
   /// Bytes held between rounds, now, and at most so far.
   [[nodiscard]] virtual int64_t resident_bytes() const { return 0; }
+  /// Bytes held between rounds by layers with a sliding window.
+  [[nodiscard]] virtual int64_t sliding_bytes() const { return 0; }
   /// Whether some of these are those of a codec that packs nothing.
   [[nodiscard]] virtual bool simulated_bytes() const { return false; }
   [[nodiscard]] virtual int64_t held_bytes() const { return resident_bytes(); }

@@ -36,9 +36,7 @@ struct Maker {
   Made operator()(const CompressedCopy& copy) const {
     return std::make_unique<CacheDraft>(model, prompt, copy, sampler, session);
   }
-  Made operator()(const CacheView& view) const {
-    return std::make_unique<ViewDraft>(model, prompt, view, sampler, session);
-  }
+  Made operator()(const CacheView& view) const { return std::make_unique<ViewDraft>(prompt, view, sampler, session); }
   Made operator()(const FirstLayers& first) const {
     return std::make_unique<ExitDraft>(model, first, sampler, *session.full);
   }

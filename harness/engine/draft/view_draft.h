@@ -11,8 +11,7 @@ namespace kvarena {
 /// rejected included.
 class ViewDraft final : public DraftSource {
  public:
-  ViewDraft(const Transformer& model, const Prefill& prompt, const CacheView& view, DraftSampler sampler,
-            const DraftContext& session);
+  ViewDraft(const Prefill& prompt, const CacheView& view, DraftSampler sampler, const DraftContext& session);
 
   void begin(const DraftRound& round) override;
   [[nodiscard]] bool wants_pass() const override { return static_cast<int64_t>(drafts_.size()) < limit_; }
@@ -39,6 +38,7 @@ class ViewDraft final : public DraftSource {
   Activity* activity_;
   int64_t prompt_tokens_;
   std::shared_ptr<const ModelFacts> model_facts_;
+  ActedLayers acted_;
   MethodHooks hooks_;
   Watcher watcher_;
   SelectionMeter* meter_;  // null when nothing is measured

@@ -226,7 +226,7 @@ ServingEngine::State& ServingEngine::state_of(int64_t request) {
     } else if (served.begin) {
       state->coming = served.begin();
     } else {
-      state->prompt = std::make_unique<PromptRun>(*model_, served.prompt, served.method->needs(), facts_);
+      state->prompt = std::make_unique<PromptRun>(*model_, served.prompt, served.method->asks(), facts_);
       if (served.on_prompt_logits) state->prompt->on_logits(served.on_prompt_logits);
     }
   });

@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/seconds_since.h"
+#include "harness/engine/session/acted_layers.h"
 #include "harness/engine/session/observe.h"
 #include "harness/engine/session/pruned_prompt.h"
 
@@ -19,7 +20,7 @@ PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method&
   PromptState state{.cache = model.make_cache(), .logits = {}, .reuse = {}};
   const auto n = static_cast<int64_t>(prompt.tokens.size());
   state.cache.prompt_length = n;
-  MethodHooks hooks(method, activity, model.config().layers, n, prompt.model.get());
+  MethodHooks hooks(method, activity, n, prompt.model.get());
   while (state.cache.length < n) {
     const int64_t left = n - state.cache.length;
     const int64_t count = left == 1 ? 1 : std::min(most, left - 1);
@@ -58,11 +59,10 @@ PromptState made_once(const Prefill& prompt, const Method& method, Activity& act
 PromptState compressed_state(KvCache cache, const Prefill& prompt, const Method& method, Activity& activity) {
   KVARENA_ASSERT(!cache.layers.empty(), "a prompt whose full cache was handed over");
   const auto start = std::chrono::steady_clock::now();
-  std::vector<LayerContext> contexts = contexts_of(cache, prompt, activity);
   // Where a device has read the prompt, it computes what the last queries attended to.
   const bool asks = cache.mirror != nullptr && method.needs().window > 0;
   const std::unique_ptr<MirrorScope> scope = asks ? cache.mirror->scores_scope(cache) : nullptr;
-  method.compress_all(contexts, prompt.observations);
+  compress_layers(method, cache, prompt, activity);
   return {.cache = std::move(cache), .logits = prompt.logits, .reuse = {}, .seconds = seconds_since(start)};
 }
 

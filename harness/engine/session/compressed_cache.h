@@ -10,7 +10,7 @@
 
 namespace kvarena {
 
-/// The layers of a cache as a method is handed them at the end of a prompt of so many tokens.
+/// All layers of a cache at the end of a prompt of so many tokens.
 [[nodiscard]] std::vector<LayerContext> contexts_of(KvCache& cache, int64_t prompt_tokens, const ModelFacts* model,
                                                     Activity& activity);
 /// Layers as above, of a prompt that is at hand.

@@ -15,6 +15,7 @@ class FutureObserver final : public AttentionHooks {
 
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
     const auto n = static_cast<int64_t>(prompt_->tokens.size());
+    if (prompt_->observations[layer].entries == 0) return;
     const int64_t held = cache.tail().entries(0);
     sums_.assign(static_cast<size_t>(cache.shape().q_heads * held), 0.0F);
     add_probabilities(cache.tail().plan_newest(queries), lse, sums_.data(), held);
@@ -35,6 +36,7 @@ void observe_future(Transformer& model, Prefill& prompt, std::span<const int32_t
   const ModelConfig& config = model.config();
   const auto n = static_cast<int64_t>(prompt.tokens.size());
   for (LayerObservations& seen : prompt.observations) {
+    if (seen.entries == 0) continue;
     seen.future_attention.assign(static_cast<size_t>(config.q_heads * n), 0.0F);
   }
   KvCache cache = prompt.cache.clone();

@@ -1,5 +1,6 @@
 #include "harness/engine/session/lookahead_session.h"
 
+#include "harness/cache/sliding_window.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/request_meter.h"
 #include "harness/engine/session/selection_meter.h"
@@ -19,16 +20,18 @@ LookaheadSession::LookaheadSession(Transformer& model, const Prefill& prompt, co
         return std::move(state.cache);
       }()),
       model_facts_(prompt.model),
-      hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
+      hooks_(method, activity, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
       watched_(options.meter != nullptr ? &options.meter->watch(hooks_) : &hooks_),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
   resident_bytes = cache_.bytes();
+  sliding_bytes = kvarena::sliding_bytes(cache_);
   note_bytes(*this, cache_);
   traffic_so_far_ = activity.traffic;
   if (emitter_.unasked().empty()) emitter_.emit(*this, prompt.logits);
 }
 
 SequencePass LookaheadSession::next_pass() {
+  release_unseen(cache_);
   const std::span<const int32_t> question = emitter_.unasked();
   fed_ = {question.empty() ? tokens.back() : question.front()};
   const bool room = cache_.length + 2 <= model_config_->max_position;

@@ -56,10 +56,10 @@ void PromptObserver::keep_window(LayerObservations& seen, const LayerShape& shap
 }
 
 kernels::AttentionReader* PromptObserver::reader(int64_t layer, const LayerCache& cache, const LayerQueries& queries) {
-  if (!needs_.prompt_attention && needs_.statistics.empty()) return nullptr;
+  const LayerShape& shape = cache.shape();
+  if (!watches(shape) || (!needs_.prompt_attention && needs_.statistics.empty())) return nullptr;
   layer_ = layer;
   position_ = queries.position;
-  const LayerShape& shape = cache.shape();
   LayerObservations& seen = seen_[layer];
   if (needs_.prompt_attention) seen.prompt_attention.resize(static_cast<size_t>(shape.q_heads * prompt_tokens_), 0.0F);
   for (GatheredStatistic& each : seen.statistics) {
@@ -98,6 +98,7 @@ std::vector<kernels::QuerySum> PromptObserver::only_sums() {
 }
 
 void PromptObserver::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
+  if (!watches(cache.shape())) return;
   const auto start = std::chrono::steady_clock::now();
   observe(layer, cache.shape(), queries, lse);
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -120,20 +121,12 @@ void PromptObserver::after_layer(int64_t layer, const float* rows, int64_t count
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-LayerContext MethodHooks::context(int64_t layer, LayerCache& cache) const {
-  return {.layer = layer,
-          .layers = layers_,
-          .cache = cache,
-          .activity = *activity_,
-          .prompt_tokens = prompt_tokens_,
-          .model = model_,
-          .request = cache_};
-}
-
 HookAccess MethodHooks::reach() const { return method_->reach(); }
 
 bool MethodHooks::known(const KvCache& cache) const {
-  for (const LayerIndex* index : {cache.index.get(), cache.layers.front().index.get()}) {
+  const auto has_index = [](const LayerCache& layer) { return layer.index != nullptr; };
+  const auto first = std::ranges::find_if(cache.layers, has_index);
+  for (const LayerIndex* index : {cache.index.get(), first == cache.layers.end() ? nullptr : first->index.get()}) {
     const auto* const choice = dynamic_cast<const KnownChoice*>(index);
     if (choice != nullptr && choice->known(cache)) return true;
   }
@@ -142,19 +135,22 @@ bool MethodHooks::known(const KvCache& cache) const {
 
 void MethodHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
   cache_ = &cache;
+  if (!acted_) acted_.emplace(*method_, cache);
   RequestContext request{.cache = cache, .activity = *activity_, .prompt_tokens = prompt_tokens_, .model = model_};
   method_->on_tokens(request, tokens);
   method_->begin_step(request, static_cast<int64_t>(tokens.size()));
 }
 
-void MethodHooks::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
-  LayerContext view = context(layer, cache);
+void MethodHooks::before_attention(int64_t layer, LayerCache& /*cache*/, const LayerQueries& queries) {
+  if (!acted_->holds(layer)) return;
+  LayerContext view = context(layer);
   method_->select(view, queries);
 }
 
 void MethodHooks::after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) {
   cache.view.reset();
-  LayerContext view = context(layer, cache);
+  if (!acted_->holds(layer)) return after_observe(cache);
+  LayerContext view = context(layer);
   method_->observe(view, queries, lse);
   after_observe(cache);
   method_->after_append(view);

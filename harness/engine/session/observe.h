@@ -2,9 +2,11 @@
 // Hooks of the engine: the observer of a prompt, and the adapter that lets a method act on decode passes.
 
 #include <atomic>
+#include <optional>
 #include <vector>
 
 #include "harness/cache/known_choice.h"
+#include "harness/engine/session/acted_layers.h"
 #include "harness/engine/session/query_moments.h"
 #include "harness/method/method.h"
 
@@ -30,6 +32,7 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   [[nodiscard]] double seconds() const { return seconds_ + 1e-9 * static_cast<double>(reading_ns_); }
 
  private:
+  [[nodiscard]] bool watches(const LayerShape& shape) const { return needs_.sliding || shape.window == 0; }
   void read(const kernels::ProbabilityRows& rows) override;
   [[nodiscard]] std::vector<kernels::QuerySum> only_sums() override;
   void keep_window(LayerObservations& seen, const LayerShape& shape, const LayerQueries& queries, const float* lse);
@@ -50,15 +53,14 @@ class PromptObserver final : public AttentionHooks, private kernels::AttentionRe
   int64_t threads_ = 1;
 };
 
-/// Lets a method select before, and observe, pack and evict after each layer's attention. Throws what the method
-/// throws.
+/// Lets a method select before, and observe, pack and evict after the attention of each layer that it acts on. Throws
+/// what the method throws.
 class MethodHooks : public AttentionHooks, public KnownChoice {
  public:
   /// `model` must outlive the hooks.
-  MethodHooks(const Method& method, Activity& activity, int64_t layers, int64_t prompt_tokens, const ModelFacts* model)
+  MethodHooks(const Method& method, Activity& activity, int64_t prompt_tokens, const ModelFacts* model)
       : method_(&method),
         activity_(&activity),
-        layers_(layers),
         prompt_tokens_(prompt_tokens),
         model_(model),
         wants_hidden_(method.needs().step_hidden) {}
@@ -76,15 +78,17 @@ class MethodHooks : public AttentionHooks, public KnownChoice {
   virtual void after_observe(LayerCache& /*cache*/) {}
 
  private:
-  [[nodiscard]] LayerContext context(int64_t layer, LayerCache& cache) const;
+  [[nodiscard]] LayerContext context(int64_t layer) const {
+    return acted_->context(*cache_, layer, prompt_tokens_, model_, *activity_);
+  }
 
   const Method* method_;
   Activity* activity_;
-  int64_t layers_;
   int64_t prompt_tokens_;
   const ModelFacts* model_;
   bool wants_hidden_;
-  KvCache* cache_ = nullptr;  // of the pass under way
+  std::optional<ActedLayers> acted_;  // once a cache was seen
+  KvCache* cache_ = nullptr;          // of the pass under way
 };
 
 }  // namespace kvarena

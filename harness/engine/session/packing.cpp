@@ -6,6 +6,7 @@
 
 #include "harness/cache/packed_segment.h"
 #include "harness/core/error.h"
+#include "harness/engine/session/acted_layers.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/method/codec.h"
 #include "harness/method/stream_codec.h"
@@ -98,14 +99,8 @@ Packing measure_segments(const Prefill& prompt, const Method& method, int64_t re
   Packing packing;
   Activity activity;
   KvCache cache = prompt.cache.clone();
-  std::vector<LayerContext> layers;
   packing.encode_seconds = fastest(
-      repeats,
-      [&] {
-        cache = prompt.cache.clone();
-        layers = contexts_of(cache, prompt, activity);
-      },
-      [&] { method.compress_all(layers, prompt.observations); });
+      repeats, [&] { cache = prompt.cache.clone(); }, [&] { compress_layers(method, cache, prompt, activity); });
   packing.size = packed_size(cache);
   if (packing.size.numbers == 0) {
     fail({.found = "a method that packs nothing of this prompt",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/cache/sliding_window.h"
 #include "harness/engine/reuse/deviation.h"
 #include "harness/engine/session/packing.h"
 #include "harness/engine/session/request_meter.h"
@@ -15,7 +16,7 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
       model_facts_(prompt.model),
       // Passes of one token, unless no part of the session can tell.
       piece_(method.reach() == HookAccess::nothing && options.meter == nullptr ? kPrefillChunk : 1),
-      hooks_(method, activity, model.config().layers, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
+      hooks_(method, activity, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
       watched_(options.meter != nullptr ? &options.meter->watch(hooks_) : &hooks_),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
   compress_seconds = state_.seconds;
@@ -24,6 +25,7 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
     deviation = layer_deviations(prompt.cache, state_.cache, state_.cache.length);
   }
   resident_bytes = state_.cache.bytes();
+  sliding_bytes = kvarena::sliding_bytes(state_.cache);
   note_bytes(*this, state_.cache);
   const PackedSize packed = packed_size(state_.cache);
   bits_per_number = packed.bits_per_number();
@@ -33,6 +35,7 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
 }
 
 SequencePass PlainSession::next_pass() {
+  release_unseen(state_.cache);
   const std::span<const int32_t> question = emitter_.unasked();
   if (question.empty()) {
     return {.tokens = std::span(tokens).last(1), .cache = &state_.cache, .hooks = watched_, .logits = LogitsRows::last};
@@ -57,6 +60,7 @@ void PlainSession::hold_at_most(int64_t bytes) {
   yielding->yield(state_.cache, bytes, activity);
   if (tier_bytes.size() > 1) return;  // what it begins with is what it then holds
   resident_bytes = state_.cache.bytes();
+  sliding_bytes = kvarena::sliding_bytes(state_.cache);
   peak_bytes = state_.cache.ledger->peak(Tier::device);
   state_.cache.ledger->restart_peaks();
   tier_bytes.clear();

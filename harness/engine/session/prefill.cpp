@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "harness/cache/sliding_window.h"
 #include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/future.h"
@@ -57,6 +58,7 @@ PromptRun::~PromptRun() = default;
 int64_t PromptRun::remaining() const { return static_cast<int64_t>(result_.tokens.size()) - done_; }
 
 SequencePass PromptRun::next_pass() {
+  if (!needs_.sliding) release_unseen(result_.cache);
   const int64_t count = std::min(chunk_, remaining());
   const auto tokens = std::span<const int32_t>(result_.tokens).subspan(done_, count);
   done_ += count;
@@ -83,6 +85,7 @@ Prefill PromptRun::finish(int64_t chunk) {
   KVARENA_ASSERT(remaining() == 0, fmt::format("{} tokens remain", remaining()));
   const auto start = std::chrono::steady_clock::now();
   result_.observations = observer_->take();
+  if (!needs_.sliding) forget_windows();
   for (size_t layer = 0; layer < result_.observations.size() && needs_.output_projection; ++layer) {
     result_.observations[layer].output_projection = [model = model_, layer] {
       return model->output_projection(static_cast<int64_t>(layer));
@@ -93,6 +96,15 @@ Prefill PromptRun::finish(int64_t chunk) {
   const double after = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   result_.observe_seconds = observer_->seconds() + after;
   return std::move(result_);
+}
+
+/// Nobody looked at layers with a window, and nobody will at what no later token sees of them.
+void PromptRun::forget_windows() {
+  release_unseen(result_.cache);
+  for (size_t layer = 0; layer < result_.observations.size(); ++layer) {
+    LayerObservations& seen = result_.observations[layer];
+    if (model_->layer_shape(static_cast<int64_t>(layer)).window > 0) seen = {.residual = std::move(seen.residual)};
+  }
 }
 
 Prefill prefill(Transformer& model, std::span<const int32_t> tokens, const Needs& needs, int64_t chunk,

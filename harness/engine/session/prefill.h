@@ -22,7 +22,7 @@ class CompressedPrompts;
 class PromptObserver;
 
 /// A prompt's full prefill. Methods start from clones of its cache, so that judging one more method costs its decoding
-/// alone.
+/// alone. Unless Needs::sliding, layers with a window hold what later tokens see, and nothing is observed of them.
 struct Prefill {
   std::vector<int32_t> tokens;
   KvCache cache;
@@ -81,6 +81,8 @@ class PromptRun final : public PassMember {
   [[nodiscard]] int64_t bytes() const { return result_.cache.bytes(); }
 
  private:
+  void forget_windows();
+
   Transformer* model_;
   Needs needs_;
   Prefill result_;

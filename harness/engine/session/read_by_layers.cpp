@@ -3,7 +3,9 @@
 #include <chrono>
 #include <numeric>
 
+#include "harness/cache/sliding_window.h"
 #include "harness/core/seconds_since.h"
+#include "harness/engine/session/acted_layers.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/observe.h"
 
@@ -23,18 +25,23 @@ class CompressedLayers final : public RowPruner {
  public:
   CompressedLayers(const Transformer& model, Prefill& prompt, const Method& method, Activity& activity)
       : method_(&method),
-        contexts_(contexts_of(prompt.cache, prompt, activity)),
-        observer_(method.needs(), std::ssize(prompt.tokens), model.config().layers, model.config().hidden_size,
+        prompt_(&prompt),
+        activity_(&activity),
+        acted_(method, prompt.cache),
+        observer_(method.asks(), std::ssize(prompt.tokens), model.config().layers, model.config().hidden_size,
                   *prompt.model) {}
 
   void attended(int64_t layer, std::span<const int32_t> positions, const LayerCache& /*cache*/,
                 const LayerQueries& queries, const float* lse) override {
-    LayerContext& context = contexts_[static_cast<size_t>(layer)];
-    observer_.after_attention(layer, context.cache, queries, lse);
-    if (positions.back() + 1 < context.prompt_tokens) return;
+    const auto n = std::ssize(prompt_->tokens);
+    LayerCache& cache = prompt_->cache.layers[static_cast<size_t>(layer)];
+    observer_.after_attention(layer, cache, queries, lse);
+    if (positions.back() + 1 < n) return;
+    if (!acted_.holds(layer)) return release_unseen(cache, n);
     const auto start = Clock::now();
-    const LayerObservations seen = observer_.take(layer);
-    method_->compress_all({&context, 1}, {&seen, 1});
+    LayerContext context = acted_.context(prompt_->cache, layer, n, prompt_->model.get(), *activity_);
+    context.prompt = std::span(prompt_->tokens).subspan(static_cast<size_t>(context.prompt_begin));
+    compress_layer(*method_, context, observer_.take(layer));
     compressing_s_ += seconds_since(start);
   }
   [[nodiscard]] std::vector<int32_t> keep(int64_t /*layer*/, std::span<const int32_t> positions) override {
@@ -45,7 +52,9 @@ class CompressedLayers final : public RowPruner {
 
  private:
   const Method* method_;
-  std::vector<LayerContext> contexts_;
+  Prefill* prompt_;
+  Activity* activity_;
+  ActedLayers acted_;
   PromptObserver observer_;
   double compressing_s_ = 0;
 };
@@ -55,7 +64,7 @@ class CompressedLayers final : public RowPruner {
 Prefill read_for(Transformer& model, std::span<const int32_t> tokens, const Method& method, int64_t sessions,
                  std::shared_ptr<const ModelFacts> facts) {
   if (!method.compresses_by_layer() || !observes_queries(method.needs())) {
-    Prefill prompt = prefill(model, tokens, method.needs(), kPrefillChunk, std::move(facts));
+    Prefill prompt = prefill(model, tokens, method.asks(), kPrefillChunk, std::move(facts));
     compress_in_place(prompt, method, sessions);
     return prompt;
   }

@@ -67,6 +67,7 @@ class ReconstructionObserver final : public AttentionHooks {
   [[nodiscard]] bool wants_hidden() const override { return scores_[0]->of.output_norm; }
 
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* /*lse*/) override {
+    if (scores_[layer]->scores.empty()) return;
     const LayerShape& shape = cache.shape();
     at::Tensor per_query = at::ones({queries.q_len});
     at::Tensor output;  // [hidden_size, q_heads * head_dim]
@@ -145,7 +146,8 @@ void observe_reconstruction(Transformer& model, Prefill& prompt, const Reconstru
   std::vector<ReconstructionScores*> scores;
   for (LayerObservations& seen : prompt.observations) {
     seen.reconstructions.push_back({.of = what, .prefix = prefix});
-    seen.reconstructions.back().scores.assign(static_cast<size_t>(model.config().kv_heads * n), 0.0F);
+    if (seen.entries > 0)
+      seen.reconstructions.back().scores.assign(static_cast<size_t>(model.config().kv_heads * n), 0.0F);
     scores.push_back(&seen.reconstructions.back());
   }
   ReconstructionObserver observer(model, std::move(scores), n);

@@ -62,13 +62,17 @@ SelectionMeter::SelectionMeter(const KvCache& prompt) : last_(prompt.layers.size
 void SelectionMeter::follow(const KvCache& full, int64_t before, int64_t count) {
   for (size_t layer = 0; layer < full_.size(); ++layer) {
     full_[layer]->truncate(before - full_[layer]->position(0, 0));
-    full_[layer]->append_entries(full.layers[layer].tail(), before, count);
+    const EntrySegment& tail = full.layers[layer].tail();
+    full_[layer]->append_entries(tail, tail.entries(0) - count, count);
   }
 }
 
 SelectionMeter::Lists SelectionMeter::attended(const LayerCache& cache, const AttentionPlan& plan, int64_t all) {
   Lists lists;
-  if (cache.view == nullptr && cache.entries(0) == all) return lists;
+  // In an exact layer with a window what left is what no query sees.
+  const bool exact =
+      cache.entries(0) == all || (cache.shape().window > 0 && cache.segments().size() == 1 && !cache.tail().ragged());
+  if (cache.view == nullptr && exact) return lists;
   for (int64_t head = 0; head < cache.shape().q_heads; ++head) lists.push_back(attended_by(plan, head));
   return lists;
 }

@@ -5,8 +5,10 @@
 #include <limits>
 #include <numeric>
 
+#include "harness/cache/sliding_window.h"
 #include "harness/core/error.h"
 #include "harness/engine/draft/cache_draft.h"
+#include "harness/engine/session/acted_layers.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/packing.h"
 #include "harness/engine/session/request_meter.h"
@@ -27,6 +29,7 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
   const std::optional<Tier> tier = emitter_.options().offload_tier;
   KVARENA_ASSERT(!tier || std::holds_alternative<CompressedCopy>(verifier.drafter()),
                  "a cache is offloaded while another one drafts");
+  if (!tier) release_unseen(full_);
   const auto start = std::chrono::steady_clock::now();
   source_ = make_draft_source(model, prompt, verifier, sampler_,
                               {.full = &full_,
@@ -36,6 +39,7 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
                                .tokenizer = emitter_.options().tokenizer});
   compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   resident_bytes = (tier ? 0 : full_.bytes()) + source_->resident_bytes();
+  sliding_bytes = (tier ? 0 : kvarena::sliding_bytes(full_)) + source_->sliding_bytes();
   simulated_bytes = packed_size(full_).simulated || source_->simulated_bytes();
   if (emitter_.unasked().empty()) offload_full();
   note_round();
@@ -86,7 +90,8 @@ void VerifySession::offload_full() {
 void VerifySession::take_full(KvCache prompt) {
   const int64_t since = full_.length - prompt.length;
   for (size_t layer = 0; layer < prompt.layers.size() && since > 0; ++layer) {
-    prompt.layers[layer].tail().append_entries(full_.layers[layer].tail(), absent_ ? 0 : prompt.length, since);
+    const EntrySegment& newest = full_.layers[layer].tail();
+    prompt.layers[layer].tail().append_entries(newest, newest.entries(0) - since, since);
   }
   prompt.length = full_.length;
   full_ = std::move(prompt);
@@ -98,8 +103,9 @@ const KvCache& VerifySession::drafted_on() const { return dynamic_cast<const Cac
 void VerifySession::drop_full() {
   KvCache since = model_->make_cache();
   for (size_t layer = 0; layer < since.layers.size(); ++layer) {
-    const int64_t before = full_.prompt_length;
-    since.layers[layer].tail().append_entries(full_.layers[layer].tail(), before, full_.length - before);
+    const EntrySegment& tail = full_.layers[layer].tail();
+    const int64_t count = full_.length - full_.prompt_length;
+    since.layers[layer].tail().append_entries(tail, tail.entries(0) - count, count);
   }
   since.length = full_.length;
   since.prompt_length = full_.prompt_length;
@@ -117,7 +123,9 @@ void VerifySession::stop_drafting() {
 int64_t VerifySession::draft_limit() const {
   if (verifier_ == nullptr) return 0;
   if (offloaded_) return std::numeric_limits<int64_t>::max();
-  return absent_ ? verifier_->draft_length() : verifier_->draft_room(full_.layers.front().tail().entries(0));
+  if (absent_) return verifier_->draft_length();
+  const int64_t packed = target_ ? target_->layers().of(full_).front() : 0;
+  return verifier_->draft_room(full_.layers[static_cast<size_t>(packed)].tail().entries(0));
 }
 
 int64_t VerifySession::passing_bytes() const {
@@ -127,6 +135,7 @@ int64_t VerifySession::passing_bytes() const {
 }
 
 void VerifySession::begin_round() {
+  if (!absent_ && !offloaded_) release_unseen(full_);  // what is drafted from here on may be taken back
   if (verifier_ == nullptr) source_ = std::make_unique<DraftSource>();
   // A round emits at most drafted + 1 tokens and feeds as many.
   const int64_t room = std::max<int64_t>(0, model_->config().max_position - full_.length - 1);
@@ -254,9 +263,11 @@ void VerifySession::keep_rows(int64_t before, std::span<const int32_t> rows) {
   }
   for (LayerCache& layer : full_.layers) {
     EntrySegment path(layer.shape(), std::make_shared<MemoryLedger>());
-    for (const int32_t row : rows) path.append_entries(layer.tail(), before + row, 1);
-    layer.tail().truncate(before);
-    layer.tail().append_entries(path, 0, count);
+    EntrySegment& tail = layer.tail();
+    const int64_t first = tail.entries(0) - std::ssize(fed_);  // entry of the pass's first row
+    for (const int32_t row : rows) path.append_entries(tail, first + row, 1);
+    tail.truncate(first);
+    tail.append_entries(path, 0, count);
   }
   full_.length = before + count;
 }
@@ -264,16 +275,9 @@ void VerifySession::keep_rows(int64_t before, std::span<const int32_t> rows) {
 /// Lets the verified cache's method pack and evict, as plain decoding does in every pass: a round ends before or where
 /// anything is due.
 void VerifySession::after_append() {
-  const auto layers = static_cast<int64_t>(full_.layers.size());
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    LayerContext context{.layer = layer,
-                         .layers = layers,
-                         .cache = full_.layers[layer],
-                         .activity = activity,
-                         .prompt_tokens = full_.prompt_length,
-                         .model = model_facts_.get(),
-                         .request = &full_};
-    target_->after_append(context);
+  const ActedLayers acted(*target_, full_);
+  for (LayerContext& layer : acted.contexts(full_, full_.prompt_length, model_facts_.get(), activity)) {
+    target_->after_append(layer);
   }
 }
 

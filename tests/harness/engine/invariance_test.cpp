@@ -120,8 +120,9 @@ TEST_P(Invariance, ABatchOfSixteenGivesEachTheBitsItHasAlone) {
 
 TEST_P(Invariance, AVerificationPassGivesTheBitsOfSteps) {
   const Prefill prompt = prefill(model_, tiny_prompt(kPrompt), {});
-  const json spec = {
-      {"name", "vericache"}, {"draft_length", 5}, {"drafter", {{"name", "streaming_llm"}, {"keep", 0.5}}}};
+  const json spec = {{"name", "vericache"},
+                     {"draft_length", 5},
+                     {"drafter", {{"name", "streaming_llm"}, {"keep", 0.5}, {"layers", "all"}}}};
   EXPECT_EQ(decode(prompt, spec), decode(prompt, {{"name", "full"}}));
 }
 

@@ -100,7 +100,7 @@ TEST_F(AskedQuestion, IsWhatAContextCompressedByHandAnswers) {
     Activity activity;
     KvCache cache = compress_prompt(context, *method, activity);
     const int64_t resident = cache.bytes();
-    MethodHooks hooks(*method, activity, model_.config().layers, kContext, context.model.get());
+    MethodHooks hooks(*method, activity, kContext, context.model.get());
     const testing::Logits by_hand = answer(cache, &hooks, 1);
     const Decoded decoded = asked(spec);
     EXPECT_EQ(decoded.logits, by_hand) << spec;

@@ -38,8 +38,7 @@ class DecodedSmolLm2 : public testing::SmolLm2F32 {
   void force(const json& prompt, const json& one, const Method& method, Activity& activity, const Prefill& start,
              KvCache& cache, const After& after) {
     const auto forced = prompt["forced"].get<std::vector<int32_t>>();
-    MethodHooks hooks(method, activity, static_cast<int64_t>(cache.layers.size()),
-                      static_cast<int64_t>(start.tokens.size()), start.model.get());
+    MethodHooks hooks(method, activity, static_cast<int64_t>(start.tokens.size()), start.model.get());
     for (size_t step = 0; step < forced.size(); ++step) {
       const SequencePass pass{.tokens = {&forced[step], 1}, .cache = &cache, .hooks = &hooks};
       const std::span<const float> logits = model_->forward({&pass, 1});

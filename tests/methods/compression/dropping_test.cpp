@@ -129,7 +129,7 @@ TEST(EveryDroppingMethod, StaysWithinItsHeadsBudgetsWhileDecoding) {
       KvCache cache = compress_prompt(start, *method, activity);
       std::vector<int64_t> after_prompt;
       for (const LayerCache& layer : cache.layers) after_prompt.push_back(held(layer));
-      MethodHooks hooks(*method, activity, 3, 90, start.model.get());
+      MethodHooks hooks(*method, activity, 90, start.model.get());
       for (int32_t token = 0; token < 12; ++token) {
         const SequencePass pass{.tokens = {&token, 1}, .cache = &cache, .hooks = &hooks, .logits = LogitsRows::none};
         (void)model.forward({&pass, 1});

@@ -67,8 +67,7 @@ inline void expect_golden_entries(const std::string& method_name, size_t cases,
       KvCache cache = compress_prompt(start, *method, activity);
       expect_kept(cache, one["kept"], what);
       if (one["decoded"].is_null()) continue;
-      MethodHooks hooks(*method, activity, model.config().layers, static_cast<int64_t>(tokens.size()),
-                        start.model.get());
+      MethodHooks hooks(*method, activity, static_cast<int64_t>(tokens.size()), start.model.get());
       for (const int32_t token : forced) {
         const SequencePass pass{.tokens = {&token, 1}, .cache = &cache, .hooks = &hooks, .logits = LogitsRows::none};
         (void)model.forward({&pass, 1});

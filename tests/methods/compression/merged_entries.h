@@ -43,7 +43,7 @@ inline void expect_golden_merges(const std::string& method_name) {
       const auto method = make_method(one["spec"], "golden");
       Activity activity;
       KvCache cache = compress_prompt(start, *method, activity);
-      MethodHooks hooks(*method, activity, 3, static_cast<int64_t>(start.tokens.size()), start.model.get());
+      MethodHooks hooks(*method, activity, static_cast<int64_t>(start.tokens.size()), start.model.get());
       for (size_t step = 0; step < forced.size(); ++step) {
         const SequencePass pass{.tokens = {&forced[step], 1}, .cache = &cache, .hooks = &hooks};
         const std::span<const float> logits = model.forward({&pass, 1});

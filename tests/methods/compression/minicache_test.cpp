@@ -217,7 +217,7 @@ TEST(MiniCache, AttendsToWhatItRestores) {
   const Prefill start = prefill(model, testing::tiny_prompt(600), {});
   Activity activity;
   KvCache cache = compress_prompt(start, *method, activity);
-  MethodHooks hooks(*method, activity, 3, 600, start.model.get());
+  MethodHooks hooks(*method, activity, 600, start.model.get());
   for (int32_t token = 0; token < 20; ++token) {
     const SequencePass pass{.tokens = {&token, 1}, .cache = &cache, .hooks = &hooks, .logits = LogitsRows::none};
     (void)model.forward({&pass, 1});

@@ -25,8 +25,7 @@ std::vector<std::vector<float>> forced_logits(Transformer& model, const Prefill&
                                               const std::vector<int32_t>& forced) {
   Activity activity;
   KvCache cache = compress_prompt(start, method, activity);
-  MethodHooks hooks(method, activity, model.config().layers, static_cast<int64_t>(start.tokens.size()),
-                    start.model.get());
+  MethodHooks hooks(method, activity, static_cast<int64_t>(start.tokens.size()), start.model.get());
   std::vector<std::vector<float>> steps;
   for (const int32_t token : forced) {
     const SequencePass pass{.tokens = {&token, 1}, .cache = &cache, .hooks = &hooks};
@@ -76,7 +75,7 @@ TEST(RenumberedPositions, RoundAKeyOnceHoweverOftenItIsTurned) {
   const Prefill start = prefill(model, testing::tiny_prompt(50), method->needs());
   Activity activity;
   KvCache cache = compress_prompt(start, *method, activity);
-  MethodHooks hooks(*method, activity, 3, 50, start.model.get());
+  MethodHooks hooks(*method, activity, 50, start.model.get());
   for (int32_t token = 0; token < 90; ++token) {
     const SequencePass pass{.tokens = {&token, 1}, .cache = &cache, .hooks = &hooks, .logits = LogitsRows::none};
     (void)model.forward({&pass, 1});

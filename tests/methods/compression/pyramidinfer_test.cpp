@@ -73,7 +73,7 @@ TEST(PyramidInfer, PrunesAndDecodesLikeTheAuthorsCode) {
       EXPECT_EQ(activity.entries_dropped, dropped);
       expect_logits(state.logits, one["prompt"], what);
 
-      MethodHooks hooks(*method, activity, 6, static_cast<int64_t>(tokens.size()), unread.model.get());
+      MethodHooks hooks(*method, activity, static_cast<int64_t>(tokens.size()), unread.model.get());
       for (size_t step = 0; step < one["held"].size(); ++step) {
         const SequencePass pass{.tokens = {&forced[step], 1}, .cache = &state.cache, .hooks = &hooks};
         const std::span<const float> logits = model.forward({&pass, 1});

@@ -255,7 +255,7 @@ class WithFeatures {
   void start(std::span<const int32_t> tokens, const Needs& needs) {
     const Prefill prompt = prefill(model_, tokens, needs, /*chunk=*/32, facts_);
     cache_ = state_after_prompt(model_, prompt, *method_, activity_).cache;
-    hooks_.emplace(*method_, activity_, 8, std::ssize(tokens), facts_.get());
+    hooks_.emplace(*method_, activity_, std::ssize(tokens), facts_.get());
   }
   void start(std::span<const int32_t> tokens) { start(tokens, method_->needs()); }
   json pass(std::span<const int32_t> tokens) {
