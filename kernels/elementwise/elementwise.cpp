@@ -46,6 +46,7 @@ void rms_norm(const RmsNormArgs& args) {
 
 void silu_mul(const GatedMulArgs& args) { gated_mul(args, table().silu_mul); }
 void gelu_mul(const GatedMulArgs& args) { gated_mul(args, table().gelu_mul); }
+void sigmoid_mul(const GatedMulArgs& args) { gated_mul(args, table().sigmoid_mul); }
 
 void clamped_mul(const GatedMulArgs& args, float limit) {
   gated_mul(args, [limit](const float* gate, const float* up, float* out, int64_t n) {

@@ -31,6 +31,8 @@ struct GatedMulArgs {
 void silu_mul(const GatedMulArgs& args);
 /// GELU in its form by tanh: f(z) = z / 2 * (1 + tanh(u)) = z / (1 + exp(-2 u)), u = sqrt(2 / pi) (z + 0.044715 z^3).
 void gelu_mul(const GatedMulArgs& args);
+/// f(z) = 1 / (1 + exp(-z)).
+void sigmoid_mul(const GatedMulArgs& args);
 /// gpt-oss: with g = min(gate, limit) and u = up within +-limit, out = g / (1 + exp(-1.702 g)) * (u + 1).
 void clamped_mul(const GatedMulArgs& args, float limit);
 

@@ -10,6 +10,7 @@ struct ElementwiseTable {
   void (*rms_norm)(const float* x, const float* weight, float* y, int64_t n, float eps);
   void (*silu_mul)(const float* gate, const float* up, float* out, int64_t n);
   void (*gelu_mul)(const float* gate, const float* up, float* out, int64_t n);
+  void (*sigmoid_mul)(const float* gate, const float* up, float* out, int64_t n);
   void (*add_into)(float* x, const float* y, int64_t n);
 };
 KVARENA_DECLARE_TABLE(ElementwiseTable, elementwise_table);

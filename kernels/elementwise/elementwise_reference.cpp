@@ -28,12 +28,16 @@ void gelu_mul_row(const float* gate, const float* up, float* out, int64_t n) {
   }
 }
 
+void sigmoid_mul_row(const float* gate, const float* up, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(up[i] / (1 + std::exp(-static_cast<double>(gate[i]))));
+}
+
 void add_row(float* x, const float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] += y[i];
 }
 
 }  // namespace
 
-const ElementwiseTable elementwise_reference = {rms_norm_row, silu_mul_row, gelu_mul_row, add_row};
+const ElementwiseTable elementwise_reference = {rms_norm_row, silu_mul_row, gelu_mul_row, sigmoid_mul_row, add_row};
 
 }  // namespace kvarena::kernels

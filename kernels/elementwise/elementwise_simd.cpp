@@ -40,6 +40,15 @@ void gelu_mul_row(const float* gate, const float* up, float* out, int64_t n) {
   }
 }
 
+void sigmoid_mul_row(const float* gate, const float* up, float* out, int64_t n) {
+  const F32x16 one = set16(1.0f);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Mask16 lanes = first_lanes(n - i);
+    const F32x16 rest = add(one, exp16(sub(zero16(), load16(gate + i, lanes))));
+    store16(out + i, div(load16(up + i, lanes), rest), lanes);
+  }
+}
+
 void add_row(float* x, const float* y, int64_t n) {
   for (int64_t i = 0; i < n; i += kLanes) {
     const Mask16 lanes = first_lanes(n - i);
@@ -51,7 +60,7 @@ void add_row(float* x, const float* y, int64_t n) {
 
 namespace KVARENA_SIMD_PATH {
 extern const ElementwiseTable elementwise_table;
-const ElementwiseTable elementwise_table = {rms_norm_row, silu_mul_row, gelu_mul_row, add_row};
+const ElementwiseTable elementwise_table = {rms_norm_row, silu_mul_row, gelu_mul_row, sigmoid_mul_row, add_row};
 }  // namespace KVARENA_SIMD_PATH
 
 }  // namespace kvarena::kernels

@@ -9,15 +9,16 @@ using test::expect_close;
 using test::expect_same_bits;
 using test::normal;
 
-/// All four operations on rows of n; strides larger than n leave the gap alone.
+/// All five operations on rows of n; strides larger than n leave the gap alone.
 std::vector<std::vector<float>> run_all(int64_t rows, int64_t n, int64_t stride, const std::vector<float>& x,
                                         const std::vector<float>& z, const std::vector<float>& weight) {
-  std::vector<float> norm(x.size(), 9.0f), silu(x.size(), 9.0f), gelu(x.size(), 9.0f), sum = x;
+  std::vector<float> norm(x.size(), 9.0f), silu(x.size(), 9.0f), gelu(x.size(), 9.0f), sigmoid(x.size(), 9.0f), sum = x;
   rms_norm({x.data(), weight.data(), norm.data(), rows, n, stride, stride, 1e-5f});
   silu_mul({x.data(), z.data(), silu.data(), rows, n, stride, stride, stride});
   gelu_mul({x.data(), z.data(), gelu.data(), rows, n, stride, stride, stride});
+  sigmoid_mul({x.data(), z.data(), sigmoid.data(), rows, n, stride, stride, stride});
   add_into(sum.data(), z.data(), static_cast<int64_t>(x.size()));
-  return {norm, silu, gelu, sum};
+  return {norm, silu, gelu, sigmoid, sum};
 }
 
 TEST(Elementwise, EveryPathAgreesWithTheReference) {
