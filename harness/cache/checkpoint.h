@@ -9,8 +9,8 @@
 namespace kvarena {
 
 /// While it lives, a cache holds back what leaves or changes of its present entries (Segment::mark()), so that rewind()
-/// can give it back as it is now; entries that join cost nothing. Indexes are copied. At most one of a cache at a time;
-/// the cache must outlive it, where it is.
+/// can give it back as it is now; entries that join cost nothing. Indexes are copied. States are left to who holds them
+/// (KvCache::hold_states()). At most one of a cache at a time; the cache must outlive it, where it is.
 class CacheCheckpoint {
  public:
   explicit CacheCheckpoint(KvCache& cache);

@@ -81,16 +81,24 @@ LayerCache LayerCache::clone(const LedgerPtr& ledger) const {
   return copy;
 }
 
-KvCache::KvCache(std::span<const LayerShape> shapes) : ledger(std::make_shared<MemoryLedger>()) {
+KvCache::KvCache(std::span<const LayerShape> shapes, std::span<const RecurrentShape> recurrent)
+    : ledger(std::make_shared<MemoryLedger>()) {
   for (const LayerShape& shape : shapes) layers.emplace_back(shape, ledger);
+  for (const RecurrentShape& shape : recurrent) states.emplace_back(shape, ledger);
 }
 
 KvCache::KvCache(int64_t layer_count, const LayerShape& shape)
     : KvCache(std::vector<LayerShape>(static_cast<size_t>(layer_count), shape)) {}
 
 int64_t KvCache::bytes() const {
-  int64_t total = index ? index->bytes() : 0;
+  int64_t total = state_bytes() + (index ? index->bytes() : 0);
   for (const LayerCache& layer : layers) total += layer.bytes();
+  return total;
+}
+
+int64_t KvCache::state_bytes() const {
+  int64_t total = 0;
+  for (const RecurrentState& state : states) total += state.bytes();
   return total;
 }
 
@@ -100,6 +108,7 @@ KvCache KvCache::clone() const {
   copy.length = length;
   copy.prompt_length = prompt_length;
   for (const LayerCache& layer : layers) copy.layers.push_back(layer.clone(copy.ledger));
+  copy.take_states(*this);
   copy.index = clone_index(index, copy.ledger);
   if (mirror) copy.mirror = mirror->for_clone(*this, copy);
   return copy;
@@ -116,6 +125,25 @@ void KvCache::truncate(int64_t new_length) {
     if (layer.index) layer.index->entries = std::min(layer.index->entries, tail.entries(0));
   }
   length = new_length;
+  follow_length();
+}
+
+void KvCache::hold_states() {
+  for (RecurrentState& state : states) state.hold();
+}
+
+void KvCache::release_states() {
+  for (RecurrentState& state : states) state.release();
+}
+
+void KvCache::follow_length() {
+  for (RecurrentState& state : states) state.rewind(std::min(state.tokens(), length));
+}
+
+void KvCache::take_states(const KvCache& from) {
+  KVARENA_ASSERT(length == from.length, "states belong to all tokens before them");
+  states.clear();
+  for (const RecurrentState& state : from.states) states.push_back(state.clone(ledger));
 }
 
 }  // namespace kvarena

@@ -8,6 +8,7 @@
 
 #include "harness/cache/entry_segment.h"
 #include "harness/cache/packed_segment.h"
+#include "harness/cache/recurrent_state.h"
 
 namespace kvarena {
 
@@ -89,8 +90,9 @@ class CacheMirror {
 
 /// One request's cache.
 struct KvCache {
-  std::vector<LayerCache> layers;
-  int64_t length = 0;  // tokens whose KV was appended = position of the next token
+  std::vector<LayerCache> layers;      // those of the model that hold entries
+  std::vector<RecurrentState> states;  // of its other layers; empty in most models
+  int64_t length = 0;                  // tokens whose KV was appended = position of the next token
   /// Tokens of the prompt when they are known before its first pass, else 0; rotations that depend on the sequence's
   /// length (RopeScaling::by_length) need it.
   int64_t prompt_length = 0;
@@ -98,21 +100,33 @@ struct KvCache {
   std::unique_ptr<LayerIndex> index;    // what a method keeps for all layers together
   std::unique_ptr<CacheMirror> mirror;  // of a clone, what for_clone() gives
 
-  explicit KvCache(std::span<const LayerShape> layers);
+  explicit KvCache(std::span<const LayerShape> layers, std::span<const RecurrentShape> states = {});
   KvCache(int64_t layers, const LayerShape& shape);
   KvCache(KvCache&&) = default;
   KvCache& operator=(KvCache&&) = default;
 
-  /// Bytes allocated by all layers, metadata included.
+  /// Bytes allocated by all layers, metadata and states included.
   [[nodiscard]] int64_t bytes() const;
+  /// Bytes of the states alone.
+  [[nodiscard]] int64_t state_bytes() const;
   /// A copy with a ledger of its own, which counts all of it; memory is shared segment by segment until one of both
   /// changes there.
   [[nodiscard]] KvCache clone() const;
   /// Takes memory of its own for tails that it shares, which a first append would take in the middle of a pass.
   void own_tails();
   /// Forgets the entries from position `length` on, which must lie in the tails. Only for caches whose tails are dense;
-  /// layers may hold fewer tokens than others. An index is told that it covers no more than what is left.
+  /// layers may hold fewer tokens than others. An index is told that it covers no more than what is left. States must
+  /// have been held at or before that position.
   void truncate(int64_t length);
+
+  /// Has the states hold back, from the present length on, what follow_length() needs (RecurrentState::hold()).
+  void hold_states();
+  /// Ends what hold_states() began.
+  void release_states();
+  /// Takes the states back to `length`, which has become less since hold_states().
+  void follow_length();
+  /// Shares the states of another request's cache, of the same length.
+  void take_states(const KvCache& from);
 
  private:
   KvCache() = default;  // for clone
