@@ -234,6 +234,8 @@ void check_family(const ModelConfig& config) {
       {config.rope_scaling.type == RopeScaling::Type::longrope, "rotation by long factors"},
       {config.qk_norm_whole || config.unit_qk_norm, "norms of all heads together or without weights"},
       {config.chunked_window, "chunks that attention stays in"},
+      {!config.recurrent_layers.empty() || config.output_gate || config.expert.shared_gate,
+       "recurrent layers or gates of what attention and shared experts give"},
       {config.expert.biases || config.expert.weighted_inputs, "experts with biases or weighted inputs"}};
   const auto* const lacking = std::ranges::find_if(host_only, [](const auto& feature) { return feature.first; });
   if (lacking == std::end(host_only)) return;

@@ -33,9 +33,9 @@ struct Activations {
   Workspace turns[2];       // cos [R, turned_dim / 2], then sin: of most layers, and of those with their own rotation
   int64_t rotation = 0;     // number of the turns that the present layer takes
   std::vector<int32_t> positions;  // [R], original ones
-  Workspace heads;                 // attention: queries, and keys and values beside them or not
+  Workspace heads;                 // attention: queries, and keys, values and gates beside them or not; rows of states
   Workspace latent;                // latent attention: keys [R, kv_lora_rank + rope]
-  Workspace narrow;                // latent attention: queries on their way, then values of heads
+  Workspace narrow;                // latent attention: queries on their way, then values of heads; gated values
   Workspace gates;                 // feed-forward: gates and ups
   Workspace inner;                 // feed-forward: input of the second product
   Workspace scores;                // routing: [R, experts]

@@ -130,9 +130,10 @@ RopeFrequencies cached_rotation(const ModelConfig& config, const RopeFrequencies
 QkvRows attention_input(const HeadAttention& weights, const ModelConfig& config, const float* in, Activations& a) {
   const int64_t d = config.head_dim;
   const int64_t width = weights.qkv.out();
-  float* q = a.heads.at_least(a.rows * width);
+  float* rows = a.heads.at_least(a.rows * width);
+  float* q = rows + (config.output_gate ? config.q_heads * d : 0);
   float* keys = q + config.q_heads * d;
-  project(weights.qkv, in, a.rows, a.hidden, q);
+  project(weights.qkv, in, a.rows, a.hidden, rows);
   normalise_heads(q, weights.q_norm, config.q_heads * d, width, a);
   normalise_heads(keys, weights.k_norm, config.kv_heads * d, width, a);
   // Queries and keys stand side by side in a row: one rotation serves both.
@@ -167,7 +168,13 @@ QkvRows attention_input(const LatentAttention& weights, const ModelConfig& confi
 
 void attention_output(const HeadAttention& weights, const ModelConfig& config, const float* attended, float* out,
                       Activations& a) {
-  project(weights.output, attended, a.rows, config.q_heads * config.head_dim, out);
+  const int64_t n = config.q_heads * config.head_dim;
+  if (config.output_gate) {  // the sigmoids still stand before the pass's queries
+    float* gated = a.narrow.at_least(a.rows * n);
+    kernels::sigmoid_mul({a.heads.at_least(0), attended, gated, a.rows, n, weights.qkv.out(), n, n});
+    attended = gated;
+  }
+  project(weights.output, attended, a.rows, n, out);
 }
 
 void attention_output(const LatentAttention& weights, const ModelConfig& config, const float* attended, float* out,

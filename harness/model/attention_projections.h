@@ -28,13 +28,15 @@ namespace kvarena {
 [[nodiscard]] QkvRows attention_input(const LatentAttention& weights, const ModelConfig& config, const float* in,
                                       Activations& a);
 
-/// Projects attended [R, q_heads, head_dim of the cache] to out [R, hidden_size].
+/// Projects attended [R, q_heads, head_dim of the cache] to out [R, hidden_size]. An output gate is that of the last
+/// attention_input().
 void attention_output(const HeadAttention& weights, const ModelConfig& config, const float* attended, float* out,
                       Activations& a);
 void attention_output(const LatentAttention& weights, const ModelConfig& config, const float* attended, float* out,
                       Activations& a);
 
-/// The linear map from attended to out without its bias, [hidden_size, q_heads * head_dim of the cache].
+/// The linear map from attended, past its gate, to out without its bias, [hidden_size, q_heads * head_dim of the
+/// cache].
 [[nodiscard]] std::vector<float> output_matrix(const HeadAttention& weights, const ModelConfig& config);
 [[nodiscard]] std::vector<float> output_matrix(const LatentAttention& weights, const ModelConfig& config);
 

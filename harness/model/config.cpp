@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "harness/core/error.h"
@@ -31,6 +32,8 @@ bool ModelConfig::is_sparse_layer(int64_t layer) const {
 bool ModelConfig::is_sliding_layer(int64_t layer) const {
   return sliding_window > 0 && (sliding_layers.empty() || sliding_layers[layer]);
 }
+
+int64_t ModelConfig::cached_layers() const { return layers - std::ranges::count(recurrent_layers, true); }
 
 void extend_window(ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
@@ -71,6 +74,25 @@ void check_latent(const LatentAttentionConfig& latent, const std::string& place)
             fmt::format("a latent of {}, queries of {}, heads of {} + {} rotated, values of {}", latent.kv_lora_rank,
                         latent.q_lora_rank, latent.nope_head_dim, latent.rope_head_dim, latent.v_head_dim),
         .expected = "positive sizes, a latent and a rotated part that are even"});
+}
+
+void check_recurrence(const ModelConfig& config, const std::string& place) {
+  if (config.recurrent_layers.empty()) return;
+  const DeltaRuleConfig& delta = config.delta;
+  constexpr int64_t kMostTaps = 16;            // of kernels::short_convolution
+  constexpr int64_t kMost = int64_t{1} << 16;  // far above any model
+  const auto sized = [](int64_t size) { return size > 0 && size < kMost; };
+  if (!std::ranges::all_of(std::array{delta.k_heads, delta.v_heads, delta.k_dim, delta.v_dim, delta.taps}, sized) ||
+      delta.v_heads % delta.k_heads != 0 || delta.taps > kMostTaps) {
+    fail({.place = place,
+          .found = fmt::format("linear attention of {} heads of {} for keys, {} of {} for values, {} tokens convolved",
+                               delta.k_heads, delta.k_dim, delta.v_heads, delta.v_dim, delta.taps),
+          .expected = "positive sizes below 65536, whole numbers of value heads for each key head, at most 16 tokens"});
+  }
+  if (config.cached_layers() > 0) return;
+  fail({.place = place,
+        .found = "linear attention in all layers",
+        .expected = "full attention in one of them, whose entries can be cached"});
 }
 
 void check_factors(const std::vector<float>& factors, const ModelConfig& config, const std::string& place) {
@@ -158,6 +180,7 @@ void check_config(const ModelConfig& config, const std::string& place) {
   for (const int32_t id : config.eos) check_id("eos", id);
   check_experts(config.expert, place);
   check_latent(config.latent, place);
+  check_recurrence(config, place);
   check_rotation(config, place);
 }
 

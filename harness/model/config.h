@@ -62,6 +62,7 @@ struct ExpertConfig {
   bool correction = false;       // a bias is added to scores when choosing (DeepSeek v3)
   bool biases = false;           // of router and experts (gpt-oss)
   bool weighted_inputs = false;  // a weight multiplies what its expert reads, not what it gives (Llama 4)
+  bool shared_gate = false;      // what the shared experts give is multiplied by a sigmoid (Qwen3-Next)
   int64_t groups = 1;            // experts are chosen from groups_per_token groups of `groups`
   int64_t groups_per_token = 1;
 };
@@ -87,6 +88,21 @@ struct LatentAttentionConfig {
     const int64_t part = rope_head_dim / 2;
     return i / part * (width() / 2) + i % part;
   }
+};
+
+/// Layers whose tokens pass a state by the gated delta rule, in place of attention (Qwen3-Next).
+struct DeltaRuleConfig {
+  int64_t k_heads = 0;  // 0: all layers attend
+  int64_t v_heads = 0;
+  int64_t k_dim = 0;
+  int64_t v_dim = 0;
+  int64_t taps = 0;             // tokens that the convolution in front of the rule sees
+  bool negative_decay = false;  // the checkpoint holds -exp(A_log) in its place (GGUF)
+
+  [[nodiscard]] int64_t keys() const { return k_heads * k_dim; }
+  [[nodiscard]] int64_t values() const { return v_heads * v_dim; }
+  /// Queries, keys and values of a token, which the convolution sees.
+  [[nodiscard]] int64_t channels() const { return 2 * keys() + values(); }
 };
 
 struct ModelConfig {
@@ -115,6 +131,7 @@ struct ModelConfig {
   bool qk_norm = false;              // RMS norm of each head's queries and keys (Qwen3)
   bool qk_norm_whole = false;        // that norm is of all heads together (OLMo 2)
   bool unit_qk_norm = false;         // heads of rotated layers have that norm without weights (Llama 4)
+  bool output_gate = false;          // sigmoids beside queries multiply what these attend to (Qwen3-Next)
   bool attention_sinks = false;      // each head's softmax has one more logit, of nothing (gpt-oss)
   int64_t sliding_window = 0;        // 0: every token sees all before it
   std::vector<bool> sliding_layers;  // [layers], which of them have the window; empty: all
@@ -135,6 +152,8 @@ struct ModelConfig {
   double logit_cap = 0;    // logits are capped to cap * tanh(logit / cap) (Gemma 2); 0: not
   ExpertConfig expert;
   LatentAttentionConfig latent;
+  DeltaRuleConfig delta;
+  std::vector<bool> recurrent_layers;  // [layers], which have a state by `delta` and no entries; empty: none
   std::optional<int32_t> bos;
   std::vector<int32_t> eos;                    // tokens that end an answer
   kernels::DType dtype = kernels::DType::f32;  // dtype of the weights as published; f32 for block-quantised ones
@@ -149,6 +168,9 @@ struct ModelConfig {
   [[nodiscard]] int64_t turned_dim() const { return is_latent() ? latent.rope_head_dim : head_dim; }
   [[nodiscard]] bool is_sparse_layer(int64_t layer) const;
   [[nodiscard]] bool is_sliding_layer(int64_t layer) const;
+  [[nodiscard]] bool is_recurrent(int64_t layer) const { return !recurrent_layers.empty() && recurrent_layers[layer]; }
+  /// Number of the layers that hold entries. Caches, hooks and methods know these alone and number them from 0.
+  [[nodiscard]] int64_t cached_layers() const;
   [[nodiscard]] bool is_rotated(int64_t layer) const { return unrotated_layers.empty() || !unrotated_layers[layer]; }
   /// Whether some layers are not rotated like the others: by sliding_rope_theta, or by nothing.
   [[nodiscard]] bool two_rotations() const { return sliding_rope_theta || !unrotated_layers.empty(); }

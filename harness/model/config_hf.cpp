@@ -125,6 +125,16 @@ void read_special_ids(const JsonSection& root, const std::filesystem::path& gene
   if (std::filesystem::exists(generation_json)) read_ends(JsonSection(generation_json));
 }
 
+/// The description of the text's part in the file of a model that sees, where the family names tensors as such models
+/// do; else the whole file.
+JsonSection text_section(const JsonSection& whole) {
+  if (!whole.has("text_config")) return whole;
+  const JsonSection text = whole.section("text_config");
+  const auto family = std::ranges::find_if(
+      architectures(), [&](const Architecture* one) { return one->name == text.string("model_type", ""); });
+  return family != architectures().end() && (*family)->tensors.layer != TensorNames{}.layer ? text : whole;
+}
+
 /// Throws UserError for a key that would change results and that no pass here heeds.
 void refuse_unheeded(const JsonSection& root, const Architecture& architecture) {
   if (root.has("quantization_config") &&
@@ -149,7 +159,8 @@ void refuse_unheeded(const JsonSection& root, const Architecture& architecture) 
 }  // namespace
 
 ModelConfig read_hf_config(const std::filesystem::path& config_json) {
-  const JsonSection root(config_json);
+  const JsonSection whole(config_json);
+  const JsonSection root = text_section(whole);
   const Architecture& architecture =
       find_architecture(root.place() + ": model_type", root.string("model_type"), &Architecture::name);
   refuse_unheeded(root, architecture);
@@ -166,12 +177,13 @@ ModelConfig read_hf_config(const std::filesystem::path& config_json) {
           .expected = "a divisor of hidden_size, or a key head_dim"});
   }
   config.head_dim = root.has("head_dim") ? root.integer("head_dim") : config.hidden_size / config.q_heads;
-  config.intermediate_size = root.integer("intermediate_size");
+  const bool sparse = !root.has("intermediate_size") && root.has("moe_intermediate_size");  // in all layers
+  config.intermediate_size = root.integer(sparse ? "moe_intermediate_size" : "intermediate_size");
   config.vocab_size = root.integer("vocab_size");
   config.max_position = root.integer("max_position_embeddings");
   config.rms_norm_eps = root.number("rms_norm_eps");
-  config.tie_embeddings = root.boolean("tie_word_embeddings", false);
-  config.dtype = read_dtype(root);
+  config.tie_embeddings = root.boolean("tie_word_embeddings", whole.boolean("tie_word_embeddings", false));
+  config.dtype = read_dtype(root.has("dtype") || root.has("torch_dtype") ? root : whole);
   if (const std::string activation = root.string("hidden_act", "silu"); activation != "silu") {
     fail({.place = root.place() + ": hidden_act", .found = activation, .expected = "silu"});
   }

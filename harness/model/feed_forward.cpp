@@ -1,6 +1,7 @@
 #include "harness/model/feed_forward.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/model/products.h"
 
@@ -58,6 +59,13 @@ void feed_forward(const SparseFeedForward& weights, const ExpertConfig& config, 
   if (!weights.shared) return;
   float* shared = a.expert_output.at_least(rows * a.hidden);
   feed_forward(*weights.shared, in, rows, shared, a);
+  if (weights.shared_gate) {
+    float* gates = a.scores.at_least(rows);
+    project(*weights.shared_gate, in, rows, a.hidden, gates);
+    for (int64_t r = 0; r < rows; ++r) {
+      kernels::scale_rows(shared + r * a.hidden, 1, a.hidden, a.hidden, 1 / (1 + std::exp(-gates[r])));
+    }
+  }
   kernels::add_into(out, shared, rows * a.hidden);
 }
 

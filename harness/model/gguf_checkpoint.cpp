@@ -70,6 +70,12 @@ std::string expert_name(const std::string& stacked, int64_t expert) {
   return fmt::format("{}{}.{}", stacked.substr(0, at), expert, stacked.substr(at));
 }
 
+/// Converters leave out dimensions of one: that of a convolution of each channel by itself, and the row of a gate.
+void put_back_ones(std::string_view name, std::vector<int64_t>& shape) {
+  if (name.ends_with(".conv1d.weight") && shape.size() == 2) shape.insert(shape.begin() + 1, 1);
+  if (name.ends_with(".shared_expert_gate.weight") && shape.size() == 1) shape.insert(shape.begin(), 1);
+}
+
 struct Stored {
   TensorInfo info;
   std::span<const std::byte> bytes;
@@ -144,6 +150,7 @@ class GgufCheckpoint final : public Checkpoint {
                    .stored_type = tensor.stored_type,
                    .stored_name = tensor.name,
                    .stored_bytes = static_cast<int64_t>(tensor.bytes.size())};
+    put_back_ones(stored.info.name, stored.info.shape);
     if (tensor.name.find("_exps.") != std::string::npos && tensor.shape.size() > 1) return add_experts(stored);
     stored_.push_back(std::move(stored));
   }
@@ -204,8 +211,10 @@ class GgufCheckpoint final : public Checkpoint {
 std::string canonical_tensor_name(std::string_view gguf_name, std::string_view architecture) {
   const size_t dot = gguf_name.rfind('.');
   if (dot == std::string_view::npos) return std::string(gguf_name);
-  std::string_view stem = gguf_name.substr(0, dot);
-  const std::string_view ending = gguf_name.substr(dot);  // ".weight", ".bias"
+  constexpr std::string_view kWithoutEnding = ".ssm_a";
+  const bool whole = gguf_name.ends_with(kWithoutEnding);
+  std::string_view stem = whole ? gguf_name : gguf_name.substr(0, dot);
+  const std::string_view ending = whole ? "" : gguf_name.substr(dot);  // ".weight", ".bias"
   if (const std::string_view name = look_up(kWholeModel, stem); !name.empty()) return fmt::format("{}{}", name, ending);
   constexpr std::string_view kBlock = "blk.";
   if (!stem.starts_with(kBlock)) return std::string(gguf_name);
@@ -220,6 +229,7 @@ std::string canonical_tensor_name(std::string_view gguf_name, std::string_view a
   if (name.empty()) name = look_up(kInLayer, stem.substr(1));
   if (name.empty()) return std::string(gguf_name);
   if (stem == ".exp_probs_b") return fmt::format("model.layers.{}.{}_bias", layer, name);
+  if (stem == ".ssm_dt") return fmt::format("model.layers.{}.{}_bias", layer, name);
   if (stem == ".attn_sinks") return fmt::format("model.layers.{}.{}", layer, name);
   return fmt::format("model.layers.{}.{}{}", layer, name, ending);
 }

@@ -21,6 +21,14 @@ void check_entries(const ModelConfig& config) {
         .expected = fmt::format("a multiple of {}", kernels::kCell)});
 }
 
+void require_entries(const ModelConfig& config, const std::string& place, std::string_view what) {
+  if (config.recurrent_layers.empty()) return;
+  fail({.place = place,
+        .found = fmt::format("{} of {}, {} of whose layers have a state of all tokens before it", what, config.name,
+                             config.layers - config.cached_layers()),
+        .expected = "a model whose layers all hold entries"});
+}
+
 void check_tokens(const ModelConfig& config, std::span<const int32_t> tokens) {
   for (const int32_t token : tokens) {
     if (token >= 0 && token < config.vocab_size) continue;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "harness/model/config.h"
 
@@ -10,6 +12,10 @@ namespace kvarena {
 
 /// Throws UserError when head sizes of cache entries are no multiples of 16.
 void check_entries(const ModelConfig& config);
+
+/// Throws UserError, beginning with `place`, when a model has recurrent layers: a state is of all tokens before it, so
+/// that `what` (reuse of entries, ...) cannot be had of some.
+void require_entries(const ModelConfig& config, const std::string& place, std::string_view what);
 
 /// Throws UserError when an id is outside the vocabulary.
 void check_tokens(const ModelConfig& config, std::span<const int32_t> tokens);

@@ -30,6 +30,7 @@ void append_scattered(EntrySegment& entries, const QkvRows& heads, std::span<con
 void check(const Recomputation& what, const ModelConfig& config) {
   const auto n = static_cast<int64_t>(what.tokens.size());
   check_positions(what.positions, what.cache->length);
+  KVARENA_ASSERT(what.cache->states.empty(), "states take tokens in their order alone");
   KVARENA_ASSERT(what.positions.back() < n && what.cache->length <= n,
                  fmt::format("a prompt of {} whose cache holds {}", n, what.cache->length));
   KVARENA_ASSERT(what.pruner == nullptr || (what.cache->length == 0 && what.filter == nullptr),

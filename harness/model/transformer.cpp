@@ -9,6 +9,7 @@
 #include "harness/cache/tree_view.h"
 #include "harness/core/error.h"
 #include "harness/model/attend_sequence.h"
+#include "harness/model/delta_rule.h"
 #include "harness/model/feed_forward.h"
 #include "harness/model/pass_checks.h"
 #include "harness/model/products.h"
@@ -50,6 +51,8 @@ void Transformer::Impl::check(std::span<const SequencePass> batch) const {
     KVARENA_ASSERT(!pass.tokens.empty(), "a sequence without tokens");
     KVARENA_ASSERT(pass.parents.empty() || pass.parents.size() == pass.tokens.size(),
                    fmt::format("{} parents of {} tokens", pass.parents.size(), pass.tokens.size()));
+    const bool appends = pass.parents.empty() && pass.positions.empty();
+    KVARENA_ASSERT(appends || states.empty(), "states take tokens in their order alone");
     KVARENA_ASSERT(pass.exit_after >= 0 && pass.exit_after <= config.layers, fmt::format("{}", pass.exit_after));
     if (!pass.positions.empty()) {
       const bool plain = pass.hooks == nullptr && pass.parents.empty() && pass.exit_after == 0;
@@ -114,22 +117,44 @@ void Transformer::Impl::add_attended(const LayerWeights& layer, const float* see
 
 void Transformer::Impl::attention_block(int64_t layer, std::span<const SequencePass> batch) {
   const LayerWeights& w = weights.layers[layer];
+  const int64_t number = numbers[layer];
+  const LayerShape& shape = shapes[number];
   a.rotation = rotation_of(layer);
   const float* in = a.normalise_stream(w.attention_norm, a.rows);
   const QkvRows heads = std::visit([&](const auto& kind) { return attention_input(kind, config, in, a); }, w.attention);
 
-  float* seen = attended.at_least(a.rows * shapes[layer].q_heads * shapes[layer].head_dim);
-  running.at_least(2 * a.rows * shapes[layer].q_heads);
+  float* seen = attended.at_least(a.rows * shape.q_heads * shape.head_dim);
+  running.at_least(2 * a.rows * shape.q_heads);
   int64_t first = 0;
   for (const SequencePass& pass : batch) {
-    const int64_t rows = std::ssize(pass.tokens), width = shapes[layer].q_heads * shapes[layer].head_dim;
-    attend_sequence(layer, pass, heads.from(first), in + first * a.hidden,
-                    {.attended = seen + first * width,
-                     .running = running.at_least(0),
-                     .lse = lse.at_least(rows * shapes[layer].q_heads)});
+    const int64_t rows = std::ssize(pass.tokens), width = shape.q_heads * shape.head_dim;
+    attend_sequence(
+        number, pass, heads.from(first), in + first * a.hidden,
+        {.attended = seen + first * width, .running = running.at_least(0), .lse = lse.at_least(rows * shape.q_heads)});
     first += rows;
   }
   add_attended(w, seen);
+}
+
+void Transformer::Impl::recurrent_block(int64_t layer, std::span<const SequencePass> batch) {
+  const LayerWeights& w = weights.layers[layer];
+  const float* const in = a.normalise_stream(w.attention_norm, a.rows);
+  const float* rows = delta_input(*w.recurrent, config, in, a);
+  const int64_t stride = w.recurrent->in.out();
+  float* const read = attended.at_least(a.rows * config.delta.values());
+  float* to = read;
+  for (const SequencePass& pass : batch) {
+    RecurrentState& state = pass.cache->states[numbers[layer]];
+    KVARENA_ASSERT(state.tokens() == pass.cache->length,
+                   fmt::format("a state of {} tokens in a cache of {}", state.tokens(), pass.cache->length));
+    const int64_t count = std::ssize(pass.tokens);
+    state.advance(rows, count, stride, to);
+    rows += count * stride;
+    to += count * config.delta.values();
+  }
+  float* const out = a.projected.at_least(a.rows * a.hidden);
+  delta_output(*w.recurrent, config, read, out, a);
+  add_to_stream(out, w.attention_out_norm);
 }
 
 void Transformer::Impl::mlp_block(const LayerWeights& layer) {
@@ -160,12 +185,14 @@ int64_t Transformer::Impl::collect_wanted(std::span<const SequencePass> batch) {
 }
 
 void Transformer::Impl::run_layer(int64_t layer, std::span<const SequencePass> batch) {
-  attention_block(layer, batch);
+  const bool recurrent = config.is_recurrent(layer);
+  recurrent ? recurrent_block(layer, batch) : attention_block(layer, batch);
   mlp_block(weights.layers[layer]);
+  if (recurrent) return;
   const float* row = a.x.at_least(0);
   for (const SequencePass& pass : batch) {
     const auto count = static_cast<int64_t>(pass.tokens.size());
-    if (pass.hooks != nullptr) pass.hooks->after_layer(layer, row, count, a.hidden);
+    if (pass.hooks != nullptr) pass.hooks->after_layer(numbers[layer], row, count, a.hidden);
     row += count * a.hidden;
   }
 }
@@ -224,21 +251,31 @@ std::span<const float> Transformer::Impl::head(int64_t rows) {
   return {out, static_cast<size_t>(rows * config.vocab_size)};
 }
 
+void Transformer::Impl::note_layers() {
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const LayerWeights& w = weights.layers[layer];
+    if (w.recurrent) {
+      numbers.push_back(std::ssize(states));
+      states.push_back(state_shape(config, *w.recurrent));
+      continue;
+    }
+    numbers.push_back(std::ssize(holders));
+    holders.push_back(layer);
+    shapes.push_back(cache_shape(config, layer, options.cache));
+    shapes.back().arithmetic = options.arithmetic;
+    if (config.attention_sinks) shapes.back().sinks = std::get<HeadAttention>(w.attention).sinks.data();
+  }
+}
+
 Transformer::Transformer(const ModelConfig& config, const Checkpoint& checkpoint, const TransformerOptions& options)
     : impl_(std::make_unique<Impl>()) {
   impl_->config = config;
   impl_->options = options;
   impl_->a.hidden = config.hidden_size;
   impl_->a.eps = static_cast<float>(config.rms_norm_eps);
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
-    impl_->shapes.push_back(cache_shape(config, layer, options.cache));
-    impl_->shapes.back().arithmetic = options.arithmetic;
-  }
   check_entries(config);
   impl_->weights = load_weights(config, checkpoint, options.weights, options.arithmetic);
-  for (int64_t layer = 0; config.attention_sinks && layer < config.layers; ++layer) {
-    impl_->shapes[layer].sinks = std::get<HeadAttention>(impl_->weights.layers[layer].attention).sinks.data();
-  }
+  impl_->note_layers();
   RopeFrequencies& rope = impl_->ropes[0];
   rope = rope_frequencies(config);
   if (config.is_latent()) {  // so that stored keys are rotated by plain angles
@@ -257,10 +294,11 @@ Transformer::Transformer(Transformer&&) noexcept = default;
 const ModelConfig& Transformer::config() const { return impl_->config; }
 const TransformerOptions& Transformer::options() const { return impl_->options; }
 const LayerShape& Transformer::layer_shape(int64_t layer) const { return impl_->shapes[layer]; }
-KvCache Transformer::make_cache() const { return KvCache(impl_->shapes); }
+std::span<const RecurrentShape> Transformer::state_shapes() const { return impl_->states; }
+KvCache Transformer::make_cache() const { return KvCache(impl_->shapes, impl_->states); }
 std::vector<float> Transformer::output_projection(int64_t layer) const {
   return std::visit([&](const auto& kind) { return output_matrix(kind, impl_->config); },
-                    impl_->weights.layers[layer].attention);
+                    impl_->weights.layers[impl_->holders[layer]].attention);
 }
 void Transformer::embed(std::span<const int32_t> tokens, float* rows) const {
   check_tokens(impl_->config, tokens);
@@ -273,7 +311,7 @@ void Transformer::predict(const float* rows, int64_t count, float* logits) const
   impl_->predict(normed.data(), count, logits);
 }
 const RopeFrequencies& Transformer::rope(int64_t layer) const {
-  const int64_t rotation = impl_->rotation_of(layer);
+  const int64_t rotation = impl_->rotation_of(impl_->holders[layer]);
   return rotation == 0 ? impl_->rotation : impl_->ropes[rotation];
 }
 const std::string& Transformer::fingerprint() const { return impl_->fingerprint; }

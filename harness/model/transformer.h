@@ -48,12 +48,13 @@ struct SequencePass {
   /// Parents of a tree of tokens: the index in this pass of the token before each on its path, a lower one, or -1 for
   /// the end of the cache. Empty: each token follows the one before it. A token's logits have the bits of a chain that
   /// holds its path alone. Entries lie in the order of the pass: those of rejected branches have to be removed
-  /// afterwards. Only for caches of one dense segment a layer, and models without sliding windows.
+  /// afterwards. Only for caches of one dense segment a layer, and models without sliding windows or recurrent layers.
   std::span<const int32_t> parents = {};
   /// Positions of the tokens, ascending, in a prompt of which others have entries: each token attends to the entries up
   /// to its own position, and its entry replaces the cache's or, without a gap, stands behind them. length grows to the
-  /// last one's. Empty: tokens follow the cache. Only for caches of one dense segment a layer, all layers, and without
-  /// hooks; at most the last row's logits. A device computes such a sequence by itself.
+  /// last one's. Empty: tokens follow the cache. Only for caches of one dense segment a layer, all layers, models
+  /// without recurrent layers, and without hooks; at most the last row's logits. A device computes such a sequence by
+  /// itself.
   std::span<const int32_t> positions = {};
 };
 
@@ -124,8 +125,11 @@ class Transformer {
 
   [[nodiscard]] const ModelConfig& config() const;
   [[nodiscard]] const TransformerOptions& options() const;
-  /// Shape of a layer's entries in a cache.
+  /// Shape of a layer's entries in a cache. Here and below layers are those that hold entries
+  /// (ModelConfig::cached_layers()).
   [[nodiscard]] const LayerShape& layer_shape(int64_t layer) const;
+  /// Shapes of the states that the other layers hold.
+  [[nodiscard]] std::span<const RecurrentShape> state_shapes() const;
   /// An empty cache of this model's shape.
   [[nodiscard]] KvCache make_cache() const;
   /// Frequencies of the rotation of a layer's queries and cached keys, [head_dim of the cache / 2]: channels c and c +
@@ -159,8 +163,8 @@ class Transformer {
 
   /// Computes the listed tokens as one ragged batch, layer by layer: each attends to all entries up to its own
   /// position, fresh ones where they were computed and the cache's elsewhere, and its entry replaces the cache's.
-  /// Listing every token gives the bits of forward(), and so does a list that is cut into several calls. Throws as
-  /// forward() does.
+  /// Listing every token gives the bits of forward(), and so does a list that is cut into several calls. Not for models
+  /// with recurrent layers. Throws as forward() does.
   [[nodiscard]] Recomputed recompute(const Recomputation& what);
 
   /// Has a device copy the cache ahead of a pass over `tokens` more, on any thread, beside passes over others, unless

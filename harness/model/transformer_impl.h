@@ -27,7 +27,10 @@ struct Transformer::Impl {
   RopeFrequencies rotation;   // frequencies of a whole head in the cache, where ropes[0] rotates
   float embedding_scale = 1;  // factor on embeddings
   std::string fingerprint;
-  std::vector<LayerShape> shapes;  // [layers]
+  std::vector<int64_t> holders;        // [cached layers], their numbers in the model
+  std::vector<int64_t> numbers;        // [layers], of each among those that hold entries, or among those with states
+  std::vector<LayerShape> shapes;      // [cached layers]
+  std::vector<RecurrentShape> states;  // of the other layers
 
   StepThreads threads;  // threads of forward()
   Activations a;
@@ -53,7 +56,11 @@ struct Transformer::Impl {
   void tabulate(int64_t rotation, std::span<const int32_t> places, std::span<const int64_t> prompts, float* cos,
                 float* sin) const;
   void make_rotations(std::span<const SequencePass> batch);
+  /// Numbers the layers and takes down their shapes.
+  void note_layers();
   void attention_block(int64_t layer, std::span<const SequencePass> batch);
+  /// Takes the rows through the states of a layer that has them in place of attention.
+  void recurrent_block(int64_t layer, std::span<const SequencePass> batch);
   /// Projects what the layer attended to and adds it to the stream.
   void add_attended(const LayerWeights& layer, const float* seen);
   /// Adds what a block gives to the stream, by way of its norm where it has one.

@@ -37,6 +37,17 @@ std::function<int64_t(int64_t row)> head_row_places(const ModelConfig& config) {
   };
 }
 
+/// Places of rows that hold, head by head, a query and the gate of what it attends to: all gates, then all queries.
+std::function<int64_t(int64_t row)> gated_row_places(const ModelConfig& config,
+                                                     std::function<int64_t(int64_t row)> place) {
+  return [d = config.head_dim, heads = config.q_heads, place = std::move(place)](int64_t row) {
+    const int64_t head = row / (2 * d), channel = row % (2 * d);
+    if (channel >= d) return head * d + channel - d;
+    const int64_t query = head * d + channel;
+    return heads * d + (place ? place(query) : query);
+  };
+}
+
 std::vector<float> placed(const std::vector<float>& rows, const std::function<int64_t(int64_t row)>& place) {
   std::vector<float> moved = rows;
   for (size_t row = 0; place && row < rows.size(); ++row) {
@@ -54,7 +65,9 @@ class LayerLoader {
   [[nodiscard]] LayerWeights layer(bool sparse) {
     LayerWeights weights;
     if (config_.input_norms) weights.attention_norm = norm(names_.attention_norm, config_.hidden_size);
-    if (config_.is_latent()) {
+    if (config_.is_recurrent(layer_)) {
+      weights.recurrent = delta_rule();
+    } else if (config_.is_latent()) {
       weights.attention = latent_attention();
     } else {
       weights.attention = head_attention();
@@ -85,8 +98,10 @@ class LayerLoader {
     const int64_t kv = config_.kv_heads * config_.head_dim;
     const auto place = head_row_places(config_);
     HeadAttention attention;
-    attention.qkv = load_.stacked({{name(names_.q), q, place}, {name(names_.k), kv, place}, {name(names_.v), kv}},
-                                  config_.hidden_size, config_.qkv_bias);
+    TensorRows queries{name(names_.q), q, place};
+    if (config_.output_gate) queries = {name(names_.q), 2 * q, gated_row_places(config_, place)};
+    attention.qkv = load_.stacked({queries, {name(names_.k), kv, place}, {name(names_.v), kv}}, config_.hidden_size,
+                                  config_.qkv_bias);
     if (config_.qk_norm) {
       attention.q_norm = placed(norm(names_.q_norm, config_.qk_norm_whole ? q : config_.head_dim), place);
       attention.k_norm = placed(norm(names_.k_norm, config_.qk_norm_whole ? kv : config_.head_dim), place);
@@ -104,6 +119,8 @@ class LayerLoader {
     return attention;
   }
 
+  [[nodiscard]] DeltaRule delta_rule();
+  [[nodiscard]] Projection delta_rows();
   [[nodiscard]] LatentAttention latent_attention();
   [[nodiscard]] Projection latent_projection(const std::string& stem, int64_t heads, int64_t plain, int64_t k,
                                              bool bias);
@@ -131,6 +148,7 @@ class LayerLoader {
     if (expert.shared_intermediate_size > 0) {
       sparse.shared = feed_forward(name(names_.shared), expert.shared_intermediate_size, false);
     }
+    if (expert.shared_gate) sparse.shared_gate = projection(name(names_.shared_gate), 1, config_.hidden_size, false);
     return sparse;
   }
 
@@ -140,6 +158,60 @@ class LayerLoader {
   int64_t layer_;
   std::string base_;
 };
+
+/// Rows of queries, keys, values, decays, betas and gates, in this order, from files that have them otherwise.
+Projection LayerLoader::delta_rows() {
+  const DeltaRuleConfig& delta = config_.delta;
+  const int64_t group = delta.v_heads / delta.k_heads, k = delta.k_dim, v = group * delta.v_dim;
+  const int64_t channels = delta.channels(), gates = channels + 2 * delta.v_heads;
+  std::vector<TensorRows> parts;
+  const auto together = [&](std::string_view both, std::string_view one) {
+    return !both.empty() && !load_.has(name(one) + ".weight");
+  };
+  if (together(names_.in_qkvz, names_.in_qkv)) {
+    parts.push_back({name(names_.in_qkvz), channels + delta.values(), [=, keys = delta.keys()](int64_t row) {
+                       const int64_t head = row / (2 * k + 2 * v), at = row % (2 * k + 2 * v);
+                       if (at < k) return head * k + at;
+                       if (at < 2 * k) return keys + head * k + at - k;
+                       if (at < 2 * k + v) return 2 * keys + head * v + at - 2 * k;
+                       return gates + head * v + at - 2 * k - v;
+                     }});
+  } else {
+    parts.push_back({name(names_.in_qkv), channels});
+    parts.push_back({name(names_.in_z), delta.values(), [=](int64_t row) { return row + gates - channels; }});
+  }
+  // The next part begins behind these, `passed` rows behind its place.
+  const int64_t passed = delta.values();
+  if (together(names_.in_ba, names_.in_b)) {
+    parts.push_back({name(names_.in_ba), 2 * delta.v_heads, [=, heads = delta.v_heads](int64_t row) {
+                       const int64_t head = row / (2 * group), at = row % (2 * group);
+                       return (at < group ? heads + head * group + at : head * group + at - group) - passed;
+                     }});
+  } else {
+    const auto place = [=](int64_t row) { return row - passed; };
+    parts.push_back({name(names_.in_a), delta.v_heads, place});
+    parts.push_back({name(names_.in_b), delta.v_heads, place});
+  }
+  return load_.stacked(parts, config_.hidden_size, /*bias=*/false);
+}
+
+DeltaRule LayerLoader::delta_rule() {
+  const DeltaRuleConfig& delta = config_.delta;
+  const int64_t channels = delta.channels();
+  DeltaRule rule;
+  rule.in = delta_rows();
+  const std::vector<float> taps = load_.rows(name(names_.convolution), {channels, 1, delta.taps}, 0, channels);
+  rule.convolution.resize(taps.size());
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t j = 0; j < delta.taps; ++j) rule.convolution[j * channels + c] = taps[c * delta.taps + j];
+  }
+  rule.decay = load_.vector(name(names_.decay), delta.v_heads);
+  for (float& decay : rule.decay) decay = delta.negative_decay ? -decay : std::exp(decay);
+  rule.decay_bias = load_.vector(name(names_.decay_bias), delta.v_heads);
+  rule.norm = load_.vector(name(names_.delta_norm), delta.v_dim);
+  rule.output = projection(name(names_.delta_output), config_.hidden_size, delta.values(), /*bias=*/false);
+  return rule;
+}
 
 /// A projection to `heads` heads of plain + rotated channels.
 Projection LayerLoader::latent_projection(const std::string& stem, int64_t heads, int64_t plain, int64_t k, bool bias) {

@@ -25,7 +25,9 @@ using HeadProjections = std::vector<kernels::PackedMatrix>;
 
 /// Attention over keys and values of kv_heads heads.
 struct HeadAttention {
-  Projection qkv;               // [(q_heads + 2 kv_heads) * head_dim, hidden_size]: queries, keys, values
+  /// [(q_heads + 2 kv_heads) * head_dim, hidden_size]: queries, keys, values; with an output gate its q_heads *
+  /// head_dim rows before these.
+  Projection qkv;
   std::vector<float> q_norm;    // [head_dim], or [q_heads * head_dim] of all heads together; empty without
   std::vector<float> k_norm;    // as q_norm, of kv_heads
   std::vector<float> sinks;     // [q_heads], empty without
@@ -47,6 +49,16 @@ struct LatentAttention {
   Projection output;                 // [hidden_size, q_heads * v_head_dim]
 };
 
+/// The gated delta rule in place of attention; sizes as in DeltaRuleConfig.
+struct DeltaRule {
+  Projection in;                   // [channels + 2 v_heads + values, hidden_size]: a RecurrentState's rows, then gates
+  std::vector<float> convolution;  // [taps, channels]
+  std::vector<float> decay;        // [v_heads], exp(A_log): a head's decay is exp(-decay * softplus(row + bias))
+  std::vector<float> decay_bias;   // [v_heads]
+  std::vector<float> norm;         // [v_dim], of what each head reads of the state
+  Projection output;               // [hidden_size, values]
+};
+
 struct DenseFeedForward {
   Projection gate_up;  // [2 * size, hidden_size]: gates, then ups
   Projection down;     // [hidden_size, size]
@@ -59,11 +71,13 @@ struct SparseFeedForward {
   std::vector<float> correction;  // [experts], added to scores when choosing; empty without
   std::vector<DenseFeedForward> experts;
   std::optional<DenseFeedForward> shared;
+  std::optional<Projection> shared_gate;  // [1, hidden_size], whose sigmoid multiplies what `shared` gives
 };
 
 struct LayerWeights {
   std::vector<float> attention_norm;  // [hidden_size]; empty without
   std::variant<HeadAttention, LatentAttention> attention;
+  std::optional<DeltaRule> recurrent;     // in place of attention
   std::vector<float> attention_out_norm;  // [hidden_size], of what attention adds to the stream; empty without
   std::vector<float> mlp_norm;            // [hidden_size]; empty without
   std::variant<DenseFeedForward, SparseFeedForward> mlp;

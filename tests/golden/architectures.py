@@ -4,10 +4,11 @@ tests/harness/model/architectures_test.cpp.
     pip install torch transformers safetensors numpy
     python tests/golden/architectures.py tests/golden/architectures [CASE..]
 
-Written for torch 2.11, transformers 5.23. A checkpoint's weights are a formula of seed, tensor name and element number
-(tests/support/random_checkpoint.h has the same one), so a fixture holds the config, names and shapes, tokens and
-logits only. Each model is saved in the library's own layout and loaded back from it, then reads a prompt in one pass
-and the following tokens one by one.
+Written for torch 2.11, transformers 5.23 (Qwen3-Next and Qwen3.5: 5.2). A checkpoint's weights are a formula of seed,
+tensor name and element number (tests/support/random_checkpoint.h has the same one), so a fixture holds the config, names
+and shapes, tokens and logits only. Each model is saved in the library's own layout and loaded back from it, then reads a
+prompt in one pass and the following tokens one by one; then it reads the prompt again and goes on by its own likeliest
+tokens.
 """
 
 import json
@@ -24,6 +25,7 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 SEED = 1
 VOCAB = 128
+GREEDY = 32
 PROMPT, STEPS = 40, 6  # past the original windows of 32 and the sliding windows of 16 below
 
 BASE = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
@@ -42,6 +44,8 @@ GPT_OSS = dict(EXPERTS_OF_ONE_SIZE, hidden_size=64, intermediate_size=32, num_hi
 PHI = dict(hidden_size=64, max_position_embeddings=256, sliding_window=None)
 LLAMA4 = dict(num_local_experts=4, num_experts_per_tok=1, intermediate_size_mlp=80, num_hidden_layers=4,
               rope_theta=500000.0)
+DELTA = dict(head_dim=32, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
+             linear_value_head_dim=24, shared_expert_intermediate_size=24, **EXPERTS)
 MSCALE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 32, "beta_slow": 1,
           "mscale": 0.707, "mscale_all_dim": 0.707}
 
@@ -99,6 +103,13 @@ CASES = {
     "llama4_mixed": ("llama4_text", dict(LLAMA4, use_qk_norm=False, interleave_moe_layer_step=2, rope_scaling={
         "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 32})),
+    "qwen3_next": ("qwen3_next", dict(DELTA, num_hidden_layers=4)),
+    "qwen3_next_mixed": ("qwen3_next", dict(DELTA, num_hidden_layers=5, norm_topk_prob=False, mlp_only_layers=[1],
+                                            linear_num_value_heads=2, linear_conv_kernel_dim=3, layer_types=[
+                                                "linear_attention", "full_attention", "linear_attention",
+                                                "linear_attention", "full_attention"])),
+    "qwen3_5": ("qwen3_5_text", dict(DELTA, num_hidden_layers=4, tie_word_embeddings=True, rope_theta=1e6)),
+    "qwen3_5_moe": ("qwen3_5_moe_text", dict(DELTA, num_hidden_layers=8, full_attention_interval=4)),
 }
 
 MASK = (1 << 64) - 1
@@ -125,6 +136,8 @@ def weight(name, shape):
     u = uniform(SEED, name, int(np.prod(shape)))
     if name.endswith("bias"):
         values = 0.4 * (2 * u - 1)
+    elif name.endswith("A_log"):  # so that states last
+        values = 4 * u - 5
     elif len(shape) == 1:
         values = 0.8 + 0.4 * u
     else:
@@ -173,6 +186,18 @@ def build(kind, changes, mxfp4):
         return model, described, shapes
 
 
+def greedy(model, prompt):
+    """The likeliest tokens behind a prompt, and how far the nearest other one ever was behind."""
+    tokens, margin, fed, cache = [], float("inf"), prompt, None
+    for _ in range(GREEDY):
+        seen = model(torch.tensor([fed]), past_key_values=cache, use_cache=True)
+        best = seen.logits[0, -1].topk(2)
+        margin = min(margin, (best.values[0] - best.values[1]).item())
+        tokens.append(best.indices[0].item())
+        fed, cache = tokens[-1:], seen.past_key_values
+    return tokens, margin
+
+
 def short(row):
     return [float(f"{x:.7g}") for x in row.tolist()]
 
@@ -194,11 +219,12 @@ def main():
             for position in range(PROMPT, PROMPT + STEPS):
                 seen = model(torch.tensor([[tokens[position]]]), past_key_values=seen.past_key_values, use_cache=True)
                 rows[position] = short(seen.logits[0, -1])
+            likeliest, margin = greedy(model, tokens[:PROMPT])
         config.pop("transformers_version", None)
         text = json.dumps({"made_by": f"transformers {transformers.__version__}", "seed": SEED, "config": config,
-                           "tensors": shapes, "prompt": tokens[:PROMPT], "next": tokens[PROMPT:], "rows": rows})
+                           "tensors": shapes, "prompt": tokens[:PROMPT], "next": tokens[PROMPT:], "greedy": likeliest, "rows": rows})
         (out / f"{name}.json").write_text(text.replace('], "', '],\n"') + "\n")
-        print(name, len(text), max(abs(v) for v in rows[PROMPT - 1]))
+        print(name, len(text), max(abs(v) for v in rows[PROMPT - 1]), margin)
 
 
 main()

@@ -19,6 +19,7 @@ using TensorShapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
 /// Element i of a tensor, with u draw i of the stream of its name:
 ///   bytes    of names in _scales 122 + floor(4 u), in _blocks floor(256 u)
 ///   biases   0.4 (2 u - 1)
+///   A_log    4 u - 5, decays of states that last
 ///   vectors  0.8 + 0.4 u
 ///   others   c / sqrt(columns) (2 u - 1), c = 6 for queries and keys, so that attention is far from uniform, else 2
 class RandomCheckpoint final : public Checkpoint {
@@ -69,6 +70,9 @@ class RandomCheckpoint final : public Checkpoint {
     if (info.name.ends_with("bias")) {
       low = -0.4;
       width = 0.8;
+    } else if (contains("A_log")) {
+      low = -5;
+      width = 4;
     } else if (info.shape.size() > 1) {
       width = 2 * (sharp ? 6.0 : 2.0) / std::sqrt(static_cast<double>(info.shape[1]));
       low = -width / 2;

@@ -43,11 +43,24 @@ struct TensorNames {
   std::string_view router = "mlp.gate";             // sparse layer
   std::string_view experts = "mlp.experts.";        // before the expert's number
   std::string_view shared = "mlp.shared_experts.";  // the experts that every token visits
+  std::string_view shared_gate = "mlp.shared_expert_gate";
   std::string_view gate = "gate_proj";
   std::string_view up = "up_proj";
   std::string_view gate_up = "";  // gates and ups in one tensor, dense or of all experts of a layer
   bool alternating = false;       // there gates and ups of experts alternate; else ups are below the gates
   std::string_view down = "down_proj";
+  // Recurrent layers: queries, keys, values and gates, betas and decays
+  std::string_view in_qkvz = "";  // the first four in one tensor, each key head's behind the other's; files may have it
+  std::string_view in_ba = "";    // the others likewise
+  std::string_view in_qkv = "linear_attn.in_proj_qkv";
+  std::string_view in_z = "linear_attn.in_proj_z";
+  std::string_view in_b = "linear_attn.in_proj_b";
+  std::string_view in_a = "linear_attn.in_proj_a";
+  std::string_view convolution = "linear_attn.conv1d.weight";
+  std::string_view decay = "linear_attn.A_log";
+  std::string_view decay_bias = "linear_attn.dt_bias";
+  std::string_view delta_norm = "linear_attn.norm.weight";
+  std::string_view delta_output = "linear_attn.out_proj";
 };
 
 /// Names of the parts of a layer in GGUF files, and in Hugging Face layout.

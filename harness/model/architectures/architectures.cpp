@@ -14,9 +14,9 @@
 namespace kvarena {
 namespace {
 
-constexpr std::array kArchitectures = {&kLlama,   &kMistral,    &kMixtral,    &kQwen2,  &kQwen3, &kQwen3Moe,
-                                       &kGemma3,  &kDeepSeekV2, &kDeepSeekV3, &kGptOss, &kPhi3,  &kGlm4,
-                                       &kGranite, &kSmolLm3,    &kOlmo2,      &kLlama4};
+constexpr std::array kArchitectures = {
+    &kLlama, &kMistral, &kMixtral, &kQwen2,   &kQwen3, &kQwen3Moe, &kGemma3,    &kDeepSeekV2, &kDeepSeekV3, &kGptOss,
+    &kPhi3,  &kGlm4,    &kGranite, &kSmolLm3, &kOlmo2, &kLlama4,   &kQwen3Next, &kQwen35,     &kQwen35Moe};
 
 }  // namespace
 

@@ -21,5 +21,8 @@ extern const Architecture kGranite;
 extern const Architecture kSmolLm3;
 extern const Architecture kOlmo2;
 extern const Architecture kLlama4;
+extern const Architecture kQwen3Next;
+extern const Architecture kQwen35;
+extern const Architecture kQwen35Moe;
 
 }  // namespace kvarena

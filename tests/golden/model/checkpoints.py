@@ -237,6 +237,10 @@ def family_tables():
         "llama4": (gguf.MODEL_ARCH.LLAMA4, usual + ["feed_forward.router"] + [
             f"feed_forward.{part}{name}" for part in ("", "shared_expert.") for name in ("gate_proj", "up_proj",
                                                                                         "down_proj")]),
+        "qwen3next": (gguf.MODEL_ARCH.QWEN3NEXT, usual + ["self_attn.q_norm", "self_attn.k_norm", "mlp.gate"] + [
+            f"mlp.shared_expert.{name}" for name in ("gate_proj", "up_proj", "down_proj")] + [
+            "mlp.shared_expert_gate"] + [f"linear_attn.{name}" for name in (
+                "in_proj_qkvz", "in_proj_ba", "conv1d", "norm", "out_proj")]),
     }
     tables = {}
     for word, (arch, in_layer) in families.items():

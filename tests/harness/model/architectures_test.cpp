@@ -1,7 +1,9 @@
 // Logits of a tiny checkpoint of every architecture against the transformers library (tests/golden/architectures.py):
-// the prompt in one pass, then token by token.
+// the prompt in one pass, then token by token; and the 32 tokens that each would go on with.
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "harness/model/architectures/architecture.h"
 #include "tests/support/golden_rows.h"
@@ -52,6 +54,21 @@ TEST_P(Architectures, EveryCutOfTheSequenceAgrees) {
     rows.feed(cache, next_);
     EXPECT_TRUE(rows.all_compared());
   }
+}
+
+TEST_P(Architectures, GreedyTokensAreThoseOfTheReferenceLibrary) {
+  if (!golden_.fixture.contains("greedy")) GTEST_SKIP() << "the library's version of the fixture was not at hand";
+  const auto expected = golden_.fixture["greedy"].get<std::vector<int32_t>>();
+  KvCache cache = start();
+  std::vector<int32_t> tokens;
+  std::span<const int32_t> fed = prompt_;
+  while (tokens.size() < expected.size()) {
+    const SequencePass pass{.tokens = fed, .cache = &cache};
+    const std::span<const float> logits = model_.forward({&pass, 1});
+    tokens.push_back(static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin()));
+    fed = std::span(tokens).last(1);
+  }
+  EXPECT_EQ(tokens, expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Architectures, ::testing::ValuesIn(testing::golden_model_names()),

@@ -157,12 +157,18 @@ TEST(Checkpoint, TensorNamesFollowTheReferenceTable) {
     EXPECT_EQ(canonical_tensor_name(gguf), hugging_face.get<std::string>());
   }
   const auto families = nlohmann::json::parse(read_file(testing::golden_file("tensor_names.json")))["families"];
-  ASSERT_EQ(families.size(), 7U);
+  ASSERT_EQ(families.size(), 8U);
   for (const auto& [family, names] : families.items()) {
     for (const auto& [gguf, hugging_face] : names.items()) {
       EXPECT_EQ(canonical_tensor_name(gguf, family), hugging_face.get<std::string>()) << family;
     }
   }
+  EXPECT_EQ(canonical_tensor_name("blk.2.ssm_a", "qwen3next"), "model.layers.2.linear_attn.A_log");
+  EXPECT_EQ(canonical_tensor_name("blk.2.ssm_dt.bias", "qwen3next"), "model.layers.2.linear_attn.dt_bias");
+  EXPECT_EQ(canonical_tensor_name("blk.2.attn_qkv.weight", "qwen3next"),
+            "model.layers.2.linear_attn.in_proj_qkv.weight");
+  EXPECT_EQ(canonical_tensor_name("blk.2.attn_gate.weight", "qwen3next"),
+            "model.layers.2.linear_attn.in_proj_z.weight");
   EXPECT_EQ(canonical_tensor_name("blk.2.attn_sinks.weight", "gpt-oss"), "model.layers.2.self_attn.sinks");
   const auto gemma = nlohmann::json::parse(read_file(testing::golden_file("tensor_names.json")))["gemma3_names"];
   ASSERT_EQ(gemma.size(), 28U);

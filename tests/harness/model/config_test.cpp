@@ -67,6 +67,63 @@ TEST(ModelConfig, FamiliesDifferInBiasesAndNorms) {
   EXPECT_TRUE(biased.qkv_bias && biased.output_bias && biased.mlp_bias);
 }
 
+/// A Qwen3.5 of the small Llama's sizes.
+json qwen35() {
+  json content = llama();
+  content.update({{"model_type", "qwen3_5_text"},
+                  {"head_dim", 32},
+                  {"linear_num_key_heads", 2},
+                  {"linear_num_value_heads", 4},
+                  {"linear_key_head_dim", 16},
+                  {"linear_value_head_dim", 24}});
+  return content;
+}
+
+TEST(ModelConfig, RecurrentLayersAreAllButTheLastOfEachInterval) {
+  const ModelConfig config = read(qwen35());
+  EXPECT_EQ(config.recurrent_layers, (std::vector<bool>{true, true, true, false}));
+  EXPECT_EQ(config.cached_layers(), 1);
+  EXPECT_EQ(config.rotary_dim(), 8);
+  EXPECT_EQ(config.delta.channels(), 2 * 2 * 16 + 4 * 24);
+  EXPECT_TRUE(config.output_gate && config.qk_norm && config.norms_less_one && !config.qkv_bias);
+  EXPECT_EQ(read(llama()).cached_layers(), 4);
+  json content = qwen35();
+  content["full_attention_interval"] = 2;
+  EXPECT_EQ(read(content).cached_layers(), 2);
+  content["layer_types"] = {"full_attention", "linear_attention", "full_attention", "full_attention"};
+  EXPECT_EQ(read(content).recurrent_layers, (std::vector<bool>{false, true, false, false}));
+}
+
+TEST(ModelConfig, RecurrentLayersThatCannotBeAreRefused) {
+  const auto refused = [](const json& changes, const std::vector<std::string>& words) {
+    json content = qwen35();
+    content.update(changes);
+    expect_error(content, words);
+  };
+  refused({{"linear_num_key_heads", 3}}, {"3 heads of 16", "whole numbers of value heads"});
+  refused({{"linear_conv_kernel_dim", 17}}, {"17 tokens convolved", "at most 16"});
+  refused({{"full_attention_interval", 5}}, {"linear attention in all layers"});
+  refused({{"full_attention_interval", 0}}, {"full_attention_interval", "a number of layers"});
+  refused({{"layer_types", {"full_attention"}}}, {"layer_types", "each of 4 layers"});
+  refused({{"layer_types", {"full_attention", "mamba", "full_attention", "full_attention"}}}, {"layer_types"});
+  json without = qwen35();
+  without.erase("linear_key_head_dim");
+  expect_error(without, {"linear_key_head_dim"});
+}
+
+TEST(ModelConfig, AModelThatSeesHasItsTextsDescriptionInASection) {
+  json text = qwen35();
+  text.erase("torch_dtype");
+  const ModelConfig config =
+      read({{"model_type", "qwen3_5"}, {"text_config", text}, {"tie_word_embeddings", true}, {"dtype", "bfloat16"}});
+  EXPECT_EQ(config.architecture, "qwen3_5_text");
+  EXPECT_EQ(config.cached_layers(), 1);
+  EXPECT_TRUE(config.tie_embeddings);
+  EXPECT_EQ(config.dtype, kernels::DType::bf16);
+  // Another family's text goes by other names of tensors there.
+  expect_error({{"model_type", "gemma3"}, {"text_config", {{"model_type", "gemma3_text"}}}}, {"\"gemma3\""});
+}
+
 TEST(ModelConfig, SlidingWindowsHoldWhereTheFamilySays) {
   const ModelConfig mistral = with({{"model_type", "mistral"}, {"sliding_window", 1024}});
   EXPECT_TRUE(mistral.sliding_window == 1024 && mistral.is_sliding_layer(0));
@@ -344,7 +401,7 @@ TEST(ModelConfig, ErrorsNameFileAndKey) {
   expect_error(content,
                {"config.json: model_type: found \"mamba\", expected one of llama, mistral, mixtral, qwen2, qwen3, "
                 "qwen3_moe, gemma3_text, deepseek_v2, deepseek_v3, gpt_oss, phi3, glm4, granite, smollm3, olmo2, "
-                "llama4_text; the forward pass of another family differs"});
+                "llama4_text, qwen3_next, qwen3_5_text, qwen3_5_moe_text; the forward pass of another family differs"});
   for (const char* key : {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size",
                           "rms_norm_eps", "max_position_embeddings", "model_type"}) {
     content = llama();

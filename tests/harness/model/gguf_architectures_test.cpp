@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 #include "harness/core/error.h"
@@ -20,7 +21,8 @@ using testing::GgufWriter;
 using testing::GoldenModel;
 using Values = std::vector<float>;
 
-/// Stored forms of the matrices between latent and heads: kv_b, in newer files k_b and v_b, in some all three.
+/// Stored forms of the matrices between latent and heads: kv_b, in newer files k_b and v_b, in some all three. Of the
+/// rows of a recurrent layer: ssm_in, in newer files attn_qkv and attn_gate.
 enum class Expansion { whole, split, both };
 
 struct Case {
@@ -53,6 +55,8 @@ std::vector<Case> cases() {
           {"smollm3", "smollm3", "smollm3"},
           {"olmo2", "olmo2", "olmo2"},
           {"llama4_mixed", "llama4_mixed", "llama4"},
+          {"qwen3_next", "qwen3_next", "qwen3next"},
+          {"qwen3_next_split", "qwen3_next", "qwen3next", Expansion::split},
           {"deepseek_v2_lite", "deepseek_v2_lite", "deepseek2"},
           {"deepseek_v3", "deepseek_v3", "deepseek2"},
           {"deepseek_v3_split", "deepseek_v3", "deepseek2", Expansion::split},
@@ -75,6 +79,8 @@ std::string gguf_name(const std::string& name, const std::string& architecture) 
   const size_t dot = name.find('.', layers.size());
   const std::string layer = name.substr(layers.size(), dot - layers.size());
   if (name.ends_with("self_attn.sinks")) return "blk." + layer + ".attn_sinks.weight";
+  if (name.ends_with("linear_attn.A_log")) return "blk." + layer + ".ssm_a";
+  if (name.ends_with("linear_attn.dt_bias")) return "blk." + layer + ".ssm_dt.bias";
   if (name.ends_with("e_score_correction_bias")) return "blk." + layer + ".exp_probs_b.bias";
   const std::string found = stems.at(layers + "0" + name.substr(dot, ending - dot) + ".weight");  // blk.0.attn_q.weight
   return "blk." + layer + found.substr(5, found.rfind('.') - 5) + name.substr(ending);
@@ -103,6 +109,7 @@ class Converter {
     describe_rope();
     if (model_.config.expert.experts > 0) describe_experts();
     if (model_.config.is_latent()) describe_latent();
+    if (!model_.config.recurrent_layers.empty()) describe_states();
     if (model_.config.rotary_dim() < model_.config.head_dim && !model_.config.is_latent()) {
       integer("rope.dimension_count", model_.config.rotary_dim());
     }
@@ -194,6 +201,17 @@ class Converter {
     real("attention.scale", stored["attention_multiplier"].get<double>());
   }
 
+  void describe_states() {
+    const DeltaRuleConfig& delta = model_.config.delta;
+    integer("ssm.conv_kernel", delta.taps);
+    integer("ssm.state_size", delta.k_dim);
+    integer("ssm.group_count", delta.k_heads);
+    integer("ssm.time_step_rank", delta.v_heads);
+    integer("ssm.inner_size", delta.values());
+    integer("full_attention_interval", model_.config.layers);
+    integer("expert_shared_feed_forward_length", model_.config.expert.shared_intermediate_size);
+  }
+
   void describe_latent() {
     const LatentAttentionConfig& latent = model_.config.latent;
     integer("attention.kv_lora_rank", latent.kv_lora_rank);
@@ -226,6 +244,9 @@ class Converter {
       stack.values.insert(stack.values.end(), values.begin(), values.end());  // fewer than ten: sorted by number
       return;
     }
+    if (kind_.expansion != Expansion::whole && info.name.ends_with("in_proj_qkvz.weight")) {
+      return split_rows(info, values);
+    }
     if (kind_.expansion != Expansion::whole && info.name.ends_with("kv_b_proj.weight")) {
       split(info, values);
       if (kind_.expansion == Expansion::split) return;
@@ -234,10 +255,36 @@ class Converter {
       if (info.name.find("q_proj") != std::string::npos) values = paired(values, model_.config.q_heads, info.shape);
       if (info.name.find("k_proj") != std::string::npos) values = paired(values, model_.config.kv_heads, info.shape);
     }
-    if (model_.config.norms_less_one && info.shape.size() == 1) {
+    const bool recurrent = info.name.find("linear_attn.") != std::string::npos;
+    if (model_.config.norms_less_one && info.shape.size() == 1 && !recurrent) {
       for (float& weight : values) weight += 1;
     }
-    writer_.tensor(gguf_name(info.name, kind_.architecture), info.shape, values);
+    if (info.name.ends_with("A_log")) {
+      for (float& weight : values) weight = -std::exp(weight);
+    }
+    std::vector<int64_t> shape = info.shape;
+    if (recurrent || info.name.ends_with("shared_expert_gate.weight")) std::erase(shape, 1);
+    writer_.tensor(gguf_name(info.name, kind_.architecture), shape, values);
+  }
+
+  /// Queries, keys, values and gates of each key head as all queries, all keys, all values, and gates by themselves.
+  void split_rows(const TensorInfo& info, const Values& values) {
+    const DeltaRuleConfig& delta = model_.config.delta;
+    const int64_t columns = info.shape[1], k = delta.k_dim, v = delta.values() / delta.k_heads;
+    Values queries, keys, of_values, gates;
+    auto from = values.begin();
+    for (int64_t head = 0; head < delta.k_heads; ++head) {
+      for (const auto& [to, rows] : {std::pair{&queries, k}, {&keys, k}, {&of_values, v}, {&gates, v}}) {
+        to->insert(to->end(), from, from + rows * columns);
+        from += rows * columns;
+      }
+    }
+    queries.insert(queries.end(), keys.begin(), keys.end());
+    queries.insert(queries.end(), of_values.begin(), of_values.end());
+    const std::string name = gguf_name(info.name, kind_.architecture);
+    const std::string base = name.substr(0, name.find("ssm_in"));
+    writer_.tensor(base + "attn_qkv.weight", {delta.channels(), columns}, queries);
+    writer_.tensor(base + "attn_gate.weight", {delta.values(), columns}, gates);
   }
 
   /// kv_b [heads * (nope + v), rank] as k_b [heads, rank, nope] and v_b [heads, v, rank].

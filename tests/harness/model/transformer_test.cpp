@@ -46,7 +46,7 @@ TensorShapes reshaped(TensorShapes shapes, const std::string& name, const std::v
 }
 
 TEST(Loading, EveryMissingTensorIsNamed) {
-  for (const char* kind : {"llama_biased", "qwen3", "qwen3_moe", "gemma3", "deepseek_v3"}) {
+  for (const char* kind : {"llama_biased", "qwen3", "qwen3_moe", "gemma3", "deepseek_v3", "qwen3_next", "qwen3_5"}) {
     const testing::GoldenModel golden = golden_model(kind);
     for (const auto& [name, shape] : golden.shapes()) {
       if (name.find("experts.") != std::string::npos && name.find("experts.7.") == std::string::npos) continue;
@@ -57,7 +57,7 @@ TEST(Loading, EveryMissingTensorIsNamed) {
 }
 
 TEST(Loading, EveryShapeThatDisagreesIsNamedWithBothShapes) {
-  for (const char* kind : {"llama_biased", "qwen3", "qwen3_moe", "gemma3", "deepseek_v3"}) {
+  for (const char* kind : {"llama_biased", "qwen3", "qwen3_moe", "gemma3", "deepseek_v3", "qwen3_next", "qwen3_5"}) {
     const testing::GoldenModel golden = golden_model(kind);
     for (const auto& [name, shape] : golden.shapes()) {
       if (name.find("experts.") != std::string::npos && name.find("experts.7.") == std::string::npos) continue;
