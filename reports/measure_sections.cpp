@@ -216,10 +216,12 @@ std::optional<Section> memory_section(const ExperimentData& data) {
       {.id = "memory",
        .title = "Resident bytes",
        .caption = "Bytes allocated for the cache after the prompt: entries, scales, positions, indexes, what a step "
-                  "brings from behind the device, and for verification methods both caches. Packed: bits for each "
+                  "brings from behind the device, and for verification methods both caches. Sliding: those of layers "
+                  "with a sliding window, of models that have others too. Packed: bits for each "
                   "number that a codec holds, its scales and tables included. Numbers without a mark are of real "
                   "allocations; sim: a codec without a packed form; emu: a tier or link that was not there."},
       {{metrics::kResidentBytes, {}, "Resident"},
+       {metrics::kSlidingBytes, {}, "Sliding"},
        {metrics::kKeptBytesFraction, {}, "Of full KV"},
        {metrics::kCompressionFactor, kFactor, "Factor"},
        {metrics::kBitsPerNumber, kFixed2, "Packed"}});

@@ -66,6 +66,8 @@ void add_bytes(results::SampleResult& result, const Session& session, int64_t fu
   const auto full = static_cast<double>(full_bytes);
   const Origin origin{.storage = session.simulated_bytes ? results::Storage::simulated : results::Storage::real};
   add(result, metrics::kResidentBytes, resident, origin);
+  if (session.sliding_bytes > 0 && session.sliding_bytes < session.resident_bytes)  // a model of both kinds of layers
+    add(result, metrics::kSlidingBytes, static_cast<double>(session.sliding_bytes), origin);
   add(result, metrics::kFullKvBytes, full);
   add(result, metrics::kKeptBytesFraction, resident / full, origin);
   add(result, metrics::kCompressionFactor, full / resident, origin);

@@ -15,8 +15,9 @@ void describe_prompt(results::SampleResult& result, const Request& request);
 /// Sets what describe_prompt() does, and the answer: its length, its text, and why it ended.
 void describe_answer(results::SampleResult& result, const Request& request, const Session& session);
 
-/// Adds resident_bytes, full_kv_bytes, kept_bytes_fraction, compression_factor, bits_per_number of codecs, and peak and
-/// series of each tier. `full_bytes`: size of the same prompt's full cache.
+/// Adds resident_bytes, sliding_bytes of models with layers of both kinds, full_kv_bytes, kept_bytes_fraction,
+/// compression_factor, bits_per_number of codecs, and peak and series of each tier. `full_bytes`: size of the same
+/// prompt's full cache.
 void add_bytes(results::SampleResult& result, const Session& session, int64_t full_bytes);
 
 /// `emulated` when bytes came over a link of the request's machine and that is emulated.
