@@ -46,6 +46,14 @@ std::vector<std::byte> joined(const std::vector<AttentionItem>& items, const Lay
   return bytes;
 }
 
+/// Whether a layer's entries are those of the newest of so many tokens, without a gap: what a window shows of them can
+/// be counted from the end.
+bool holds_newest(const LayerCache& host, int64_t length) {
+  const EntrySegment& tail = host.tail();
+  if (host.segments().size() > 1 || tail.ragged() || tail.entries(0) == 0) return false;
+  return tail.position(0, tail.entries(0) - 1) + 1 == length;
+}
+
 }  // namespace
 
 std::vector<int64_t> DeviceCache::entries_in_runs(const LayerCache& host) {
@@ -69,7 +77,7 @@ std::string DeviceCache::cannot_hold(std::span<const PlacedLayer> layers, const 
       if (std::string why = DeviceSegment::unsupported_reason(item); !why.empty()) return why;
     }
     const bool windowed = layers[i].window > 0 && std::cmp_less(i, visited);
-    for (int64_t head = 0; windowed && head < layers[i].kv_heads; ++head) {
+    for (int64_t head = 0; windowed && !holds_newest(layer, host.length) && head < layers[i].kv_heads; ++head) {
       if (layer.entries(head) == host.length) continue;
       return fmt::format("{} entries of {} tokens under a sliding window", layer.entries(head), host.length);
     }
@@ -157,7 +165,7 @@ DeviceCache::DeviceCache(std::vector<PlacedLayer> layers, const KvCache& host, i
           .found = why,
           .expected =
               "16 or 32 bits a number as the device keeps them or codes as they are, and under a sliding window "
-              "every token's entry",
+              "the newest tokens' entries",
           .action = "run this method on the host"});
   }
   prompt_length = host.prompt_length;
@@ -173,7 +181,9 @@ DeviceCache::DeviceCache(std::vector<PlacedLayer> layers, const KvCache& host, i
       const int64_t missing = host.length - entries[head];
       KVARENA_ASSERT(missing >= 0, fmt::format("{} entries too many", -missing));
       dropped_[static_cast<size_t>(layer * kv_heads + head)] = missing;
-      if (missing > 0) first_kept_ = host.length;
+      if (missing == 0) continue;
+      const bool newest = holds_newest(host.layers[layer], host.length);
+      first_kept_ = newest ? std::max(first_kept_, missing) : host.length;
     }
   }
   for (int64_t layer = 0; layer < std::ssize(memory_); ++layer) {

@@ -133,7 +133,7 @@ class DeviceCache {
   [[nodiscard]] int64_t id() const { return id_; }
   [[nodiscard]] int64_t changes() const { return changes_; }
   /// Forgets the entries from position `length` on; where some were dropped or packed, none of those that came from the
-  /// host.
+  /// host, unless the first ones alone were.
   void truncate(int64_t length);
   [[nodiscard]] bool may_truncate(int64_t length) const { return length >= first_kept_ && length <= length_; }
   /// Tokens of the prompt when they are known before its first pass, else 0 (dynamic rope scaling).

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <ranges>
 
+#include "harness/cache/sliding_window.h"
 #include "tests/support/decoding.h"
 #include "tests/support/differences.h"
 #include "tests/support/offloaded_model.h"
@@ -57,6 +58,30 @@ TEST(DeviceMirrors, ClonesAreMadeWhereTheEntriesLie) {
   EXPECT_EQ(fed(offloaded.model(), orphan, last), want);
   EXPECT_EQ(offloaded.device().mirrors().copies(), 2);
   EXPECT_EQ(offloaded.device().mirrors().uploads(), 2);
+}
+
+/// A layer with a window goes up anew when it released entries; drafts are taken back where the copy lies.
+TEST(DeviceMirrors, LayersThatReleaseEntriesStayOnTheDevice) {
+  ModelConfig config = testing::tiny_config();
+  config.sliding_window = 40;
+  config.sliding_layers = {true, false, true};
+  Transformer host = testing::tiny_model(1, kF32, config);
+  Offloaded offloaded(1 << 30, config);
+  const std::vector<int32_t> tokens = tiny_prompt(700);
+  KvCache cache = offloaded.model().make_cache();
+  for (const int64_t count : {560, 9, 1, 9, 1}) {
+    release_unseen(cache);
+    const auto next = std::span(tokens).subspan(static_cast<size_t>(cache.length), static_cast<size_t>(count));
+    ASSERT_NO_FATAL_FAILURE(feed_as_anew(host, offloaded.model(), cache, next));
+    if (count == 9) cache.truncate(cache.length - 4);
+  }
+  EXPECT_EQ(cache.layers[0].entries(0), cache.length - 512);
+  EXPECT_EQ(cache.layers[1].entries(0), cache.length);
+  const int64_t uploads = offloaded.device().mirrors().uploads();
+  (void)fed(offloaded.model(), cache, std::span(tokens).first(9));
+  cache.truncate(cache.length - 8);
+  (void)fed(offloaded.model(), cache, std::span(tokens).first(1));
+  EXPECT_EQ(offloaded.device().mirrors().uploads(), uploads);
 }
 
 /// Attention of a prompt's last queries is computed on the device, even if its mirror was evicted meanwhile.
