@@ -40,6 +40,7 @@ inline constexpr StoredMetric kThinkingTokens{"thinking_tokens", "Tokens of thin
 inline constexpr StoredMetric kResidentBytes{"resident_bytes", "Resident bytes", "bytes", Better::lower};
 inline constexpr StoredMetric kSlidingBytes{"sliding_bytes", "Resident bytes of layers with a window", "bytes",
                                             Better::lower};
+inline constexpr StoredMetric kStateBytes{"state_bytes", "Resident bytes of recurrent states", "bytes", Better::lower};
 inline constexpr StoredMetric kFullKvBytes{"full_kv_bytes", "Bytes of the full cache", "bytes", Better::lower};
 inline constexpr StoredMetric kBitsPerNumber{"bits_per_number", "Bits for each number that a codec holds", "bits",
                                              Better::lower};

@@ -90,15 +90,15 @@ class CacheMirror {
 
 /// One request's cache.
 struct KvCache {
-  std::vector<LayerCache> layers;      // those of the model that hold entries
-  std::vector<RecurrentState> states;  // of its other layers; empty in most models
-  int64_t length = 0;                  // tokens whose KV was appended = position of the next token
+  std::vector<LayerCache> layers;  // those of the model that hold entries
+  int64_t length = 0;              // tokens whose KV was appended = position of the next token
   /// Tokens of the prompt when they are known before its first pass, else 0; rotations that depend on the sequence's
   /// length (RopeScaling::by_length) need it.
   int64_t prompt_length = 0;
   LedgerPtr ledger;
   std::unique_ptr<LayerIndex> index;    // what a method keeps for all layers together
   std::unique_ptr<CacheMirror> mirror;  // of a clone, what for_clone() gives
+  std::vector<RecurrentState> states;   // of the model's other layers; empty in most models
 
   explicit KvCache(std::span<const LayerShape> layers, std::span<const RecurrentShape> states = {});
   KvCache(int64_t layers, const LayerShape& shape);

@@ -4,10 +4,12 @@
 #include "harness/core/own_files.h"
 #include "harness/cost_model/hardware.h"
 #include "harness/model/gguf.h"
+#include "harness/model/pass_checks.h"
 
 namespace kvarena::cli {
 
 cost_model::ModelShape shape_of(const ModelConfig& config) {
+  require_entries(config, "estimate", "modelled costs");
   cost_model::ModelShape shape{.name = config.name,
                                .title = config.name,
                                .source = "the checkpoint's own description",

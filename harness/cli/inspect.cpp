@@ -82,6 +82,7 @@ json inspection_json(const Inspection& inspection, const Options& options, const
   for (const StepInfo& step : inspection.steps) steps.push_back(step_json(step, options.top, tokenizer));
   return {{metrics::kResidentBytes.name, inspection.resident_bytes},
           {"full_bytes", inspection.full_bytes},
+          {metrics::kStateBytes.name, inspection.state_bytes},
           {"activity",
            {{"entries_dropped", activity.entries_dropped},
             {"entries_packed", activity.entries_packed},

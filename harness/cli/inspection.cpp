@@ -106,12 +106,13 @@ int32_t likeliest(const std::vector<float>& logits) {
 
 Inspection inspect(Transformer& model, const Prefill& prompt, const Method& method, int64_t steps) {
   Inspection result;
-  const int64_t layers = model.config().layers;
+  const int64_t layers = model.config().cached_layers();
   PromptState state = state_after_prompt(model, prompt, method, result.activity);
   KvCache& cache = state.cache;
   for (const LayerCache& layer : cache.layers) result.layers.push_back(describe_layer(layer));
   result.resident_bytes = cache.bytes();
   result.full_bytes = prompt.cache.bytes();
+  result.state_bytes = cache.state_bytes();
 
   KvCache full = prompt.cache.clone();
   MethodHooks hooks(method, result.activity, static_cast<int64_t>(prompt.tokens.size()), prompt.model.get());

@@ -38,7 +38,8 @@ struct Inspection {
   std::vector<LayerInfo> layers;  // right after the prompt
   int64_t resident_bytes = 0;
   int64_t full_bytes = 0;
-  Activity activity;  // after the last step
+  int64_t state_bytes = 0;  // in both, of layers without entries
+  Activity activity;        // after the last step
   std::vector<StepInfo> steps;
 };
 

@@ -44,8 +44,10 @@ struct Findings {
 };
 
 std::string sizes_of(const ModelConfig& config) {
-  return fmt::format("{} layers, {} query heads over {} of KV, head_dim {}, hidden {}, window {}", config.layers,
-                     config.q_heads, config.kv_heads, config.head_dim, config.hidden_size, config.max_position);
+  const int64_t recurrent = config.layers - config.cached_layers();
+  return fmt::format("{} layers{}, {} query heads over {} of KV, head_dim {}, hidden {}, window {}", config.layers,
+                     recurrent > 0 ? fmt::format(", {} of them recurrent", recurrent) : "", config.q_heads,
+                     config.kv_heads, config.head_dim, config.hidden_size, config.max_position);
 }
 
 /// Features of the family that this model has, beside rotated attention, RMS norms and gated feed-forward.
@@ -60,6 +62,10 @@ std::string features_of(const ModelConfig& config) {
       {config.output_norms, "norms behind attention and feed-forward"},
       {config.gate_limit > 0, "clamped gates"},
       {config.attention_sinks, "attention sinks"},
+      {!config.recurrent_layers.empty(), fmt::format("a gated delta rule of {} heads of {} x {}", config.delta.v_heads,
+                                                     config.delta.k_dim, config.delta.v_dim)},
+      {config.output_gate, "gated attention"},
+      {config.expert.shared_gate, "gated shared experts"},
       {config.embedding_scale != 1, "scaled embeddings"},
       {config.residual_scale != 1, "scaled residuals"},
       {config.sliding_rope_theta.has_value(), "two rotations"},
@@ -73,6 +79,16 @@ std::string features_of(const ModelConfig& config) {
     if (has) text += (text.empty() ? "" : ", ") + name;
   }
   return text.empty() ? "none" : text;
+}
+
+/// Bytes of a request with full KV.
+std::string cache_of(const Transformer& model) {
+  int64_t entry = 0, states = 0;
+  for (int64_t layer = 0; layer < model.config().cached_layers(); ++layer)
+    entry += model.layer_shape(layer).entry_bytes();
+  for (const RecurrentShape& shape : model.state_shapes()) states += shape.bytes();
+  return fmt::format("{} a token{}", bytes_text(entry),
+                     states > 0 ? fmt::format(", {} of states a request", bytes_text(states)) : "");
 }
 
 int64_t bytes_of(const std::vector<std::filesystem::path>& files) {
@@ -165,6 +181,7 @@ Findings findings_of(const Options& options) {
   Transformer transformer = load_weights(model, {.model = options.model});
   facts.emplace_back("weights", fmt::format("all there, of the shapes that the description says; {} in bf16",
                                             bytes_text(transformer.weight_bytes())));
+  facts.emplace_back("cache", cache_of(transformer));
   try_methods(findings, model, transformer);
   return findings;
 }

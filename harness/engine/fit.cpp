@@ -147,7 +147,7 @@ FittedWeights fit(Transformer& model, const std::shared_ptr<const ModelFacts>& f
                   const FitTask& task, Progress& progress) {
   if (task.texts.empty()) fail({.place = "fit", .found = "no texts", .expected = "at least one to read"});
   const Fit work(model, facts, fitter, task);
-  const int64_t layers = fitter.joint() ? 1 : model.config().layers;  // that are solved
+  const int64_t layers = fitter.joint() ? 1 : model.config().cached_layers();  // that are solved
   const auto texts = static_cast<int64_t>(task.texts.size());
 
   std::vector<size_t> unread;

@@ -44,7 +44,7 @@ std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<st
   facts->latent = model.config().is_latent();
   facts->norm_eps = model.config().rms_norm_eps;
   facts->rope_theta = model.config().rope_theta;
-  for (int64_t layer = 0; layer < model.config().layers; ++layer) {
+  for (int64_t layer = 0; layer < model.config().cached_layers(); ++layer) {
     const bool own = model.config().has_own_rotation(layer);
     facts->has_own_rotation.push_back(own);
     (own ? facts->own_rotation : facts->rotation) = {.inverse = model.rope(layer).inverse,

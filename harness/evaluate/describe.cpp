@@ -68,6 +68,7 @@ void add_bytes(results::SampleResult& result, const Session& session, int64_t fu
   add(result, metrics::kResidentBytes, resident, origin);
   if (session.sliding_bytes > 0 && session.sliding_bytes < session.resident_bytes)  // a model of both kinds of layers
     add(result, metrics::kSlidingBytes, static_cast<double>(session.sliding_bytes), origin);
+  if (session.state_bytes > 0) add(result, metrics::kStateBytes, static_cast<double>(session.state_bytes));
   add(result, metrics::kFullKvBytes, full);
   add(result, metrics::kKeptBytesFraction, resident / full, origin);
   add(result, metrics::kCompressionFactor, full / resident, origin);

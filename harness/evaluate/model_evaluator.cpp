@@ -241,6 +241,7 @@ experiment::ModelSize ModelEvaluator::model_size(const ModelEntry& model) {
     size.weight_bytes += static_cast<double>(bytes);
   }
   for (int64_t layer = 0; layer < opened.config().layers; ++layer) {
+    if (opened.config().is_recurrent(layer)) continue;
     size.entry_bytes += static_cast<double>(cache_shape(opened.config(), layer, options.cache).entry_bytes());
   }
   return size;

@@ -100,7 +100,7 @@ serving::ModelledExecutor modelled_executor(const Transformer& model, const Serv
   return {*task.machine,
           {.weight_bytes = static_cast<double>(model.weight_bytes()),
            .flops_per_token = 2 * parameters,
-           .flops_per_entry = 4.0 * static_cast<double>(config.layers * config.q_heads * config.head_dim),
+           .flops_per_entry = 4.0 * static_cast<double>(config.cached_layers() * config.q_heads * config.head_dim),
            .kernels = cost_model::kernels_of(config.layers, config.qk_norm)},
           std::move(requests)};
 }

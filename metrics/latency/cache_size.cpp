@@ -31,6 +31,7 @@ KVARENA_METRIC(
      .summary = "Measured resident bytes, metadata included, over the bytes of the full cache in the model's type; "
                 "at the end of prefill and at peak.",
      .source = "kvarena; SpeCache's \"0.16x\" counts the maximum context length",
-     .stored = {kResidentBytes, kSlidingBytes, kFullKvBytes, kBitsPerNumber, kKeptBytesFraction, kCompressionFactor}});
+     .stored = {kResidentBytes, kSlidingBytes, kStateBytes, kFullKvBytes, kBitsPerNumber, kKeptBytesFraction,
+                kCompressionFactor}});
 
 }  // namespace kvarena::metrics

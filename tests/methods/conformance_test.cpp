@@ -274,7 +274,9 @@ TEST_P(Conformance, AnswersEachQuestionAboutOneCompressedContextAsIfItWereTheOnl
 
 INSTANTIATE_TEST_SUITE_P(Methods, Conformance, ::testing::ValuesIn(testing::method_names()),
                          [](const auto& info) { return info.param; });
-INSTANTIATE_TEST_SUITE_P(SlidingLayers, Conformance, ::testing::ValuesIn(testing::method_names_on_sliding_layers()),
+INSTANTIATE_TEST_SUITE_P(SlidingLayers, Conformance, ::testing::ValuesIn(testing::method_names_on(testing::kSliding)),
+                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(RecurrentLayers, Conformance, ::testing::ValuesIn(testing::method_names_on(testing::kHybrid)),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

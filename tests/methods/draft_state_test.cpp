@@ -34,6 +34,10 @@ std::vector<float> numbers(const Segment& segment, int64_t head) {
 
 void expect_same(const KvCache& found, const KvCache& expected) {
   ASSERT_EQ(found.length, expected.length);
+  ASSERT_EQ(found.states.size(), expected.states.size());
+  for (size_t i = 0; i < expected.states.size(); ++i) {
+    ASSERT_TRUE(std::ranges::equal(found.states[i].numbers(), expected.states[i].numbers())) << "state " << i;
+  }
   for (size_t layer = 0; layer < expected.layers.size(); ++layer) {
     const LayerCache& a = found.layers[layer];
     const LayerCache& b = expected.layers[layer];
@@ -124,6 +128,7 @@ class DraftState : public testing::RegisteredMethod {
               plain.cache.layers[layer].tail().append_entries(full.layers[layer].tail(), before, full.length - before);
               plain.cache.length = full.length;
             }
+            if (!online) plain.cache.take_states(full);
             while (plain.cache.length < draft.cache().length) {
               const auto at = static_cast<size_t>(plain.cache.length);
               const int32_t next = feed(plain, history[at]);
@@ -145,6 +150,8 @@ TEST_P(DraftState, IsThatOfPlainDecodingWhateverIsAccepted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, DraftState, ::testing::ValuesIn(testing::method_names()),
+                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(RecurrentLayers, DraftState, ::testing::ValuesIn(testing::method_names_on(testing::kHybrid)),
                          [](const auto& info) { return info.param; });
 
 /// Settings of evictors that act otherwise while decoding than their defaults do.

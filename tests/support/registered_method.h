@@ -1,5 +1,6 @@
 #pragma once
-// A registered method with settings under which it acts, on a tiny model for which it was fitted where it has to be.
+// A registered method with settings under which it acts, on a tiny model for which it was fitted where it has to be:
+// one whose layers all hold entries, or one where they take turns with recurrent ones.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,9 +15,10 @@
 #include "harness/core/error.h"
 #include "harness/engine/fit.h"
 #include "harness/engine/model_facts.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/method/registry.h"
 #include "harness/method/stream_codec.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/hybrid_model.h"
 #include "tests/support/tiny_model_files.h"
 
 namespace kvarena::testing {
@@ -59,8 +61,9 @@ inline json active_settings(const MethodEntry& entry) {
   return spec;
 }
 
-/// Behind a method's name: on a model whose first and third layers slide.
-inline constexpr const char* kSliding = "_on_sliding_layers";
+/// Behind a method's name: on a model whose first and third layers slide, or where layers that hold entries take turns
+/// with recurrent ones.
+inline constexpr std::string_view kSliding = "_on_sliding_layers", kHybrid = "_on_recurrent_layers";
 
 /// The tiny model with two layers more that see a window of less than a prompt, between those of before.
 inline ModelConfig sliding_config() {
@@ -71,14 +74,15 @@ inline ModelConfig sliding_config() {
   return config;
 }
 
-/// The parameter is the method's name, and behind it perhaps kSliding.
+/// The parameter is the method's name, and behind it perhaps kSliding or kHybrid.
 class RegisteredMethod : public ::testing::TestWithParam<std::string> {
  protected:
   RegisteredMethod()
-      : model_(tiny_model(1, {}, slides() ? sliding_config() : tiny_config())),
+      : model_(is_hybrid() ? hybrid_model() : tiny_model(1, {}, slides() ? sliding_config() : tiny_config())),
         facts_(model_facts(model_, {fitted_folder()})) {}
 
-  static bool slides() { return GetParam().ends_with(kSliding); }
+  [[nodiscard]] static bool slides() { return GetParam().ends_with(kSliding); }
+  [[nodiscard]] static bool is_hybrid() { return GetParam().ends_with(kHybrid); }
 
   static std::filesystem::path fitted_folder() {
     return std::filesystem::temp_directory_path() / fmt::format("kvarena_registered_{}_{}", GetParam(), getpid());
@@ -88,6 +92,10 @@ class RegisteredMethod : public ::testing::TestWithParam<std::string> {
     const auto method = make_method(active_settings(entry()), "test");
     if (slides() && method->pruner() != nullptr) GTEST_SKIP() << "layers that forget cannot be pruned";
     const auto fitter = method->fitter();
+    if (is_hybrid() && (method->reuser() != nullptr || method->pruner() != nullptr)) {
+      expect_refused(*method);
+      GTEST_SKIP() << "needs layers that all hold entries";
+    }
     if (const auto* stream = dynamic_cast<const StreamCodecMethod*>(method.get()); stream && fitter == nullptr) {
       try {
         (void)stream->codec().coder(facts_.get());
@@ -104,8 +112,17 @@ class RegisteredMethod : public ::testing::TestWithParam<std::string> {
   }
   void TearDown() override { std::filesystem::remove_all(fitted_folder()); }
 
-  [[nodiscard]] const MethodEntry& entry() const {
-    return *find_method(slides() ? GetParam().substr(0, GetParam().rfind(kSliding)) : GetParam());
+  [[nodiscard]] const MethodEntry& entry() const { return *find_method(GetParam().substr(0, GetParam().find("_on_"))); }
+  void expect_refused(const Method& method) {
+    const Prefill start = prefill(model_, tiny_prompt(90), method.asks(), kPrefillChunk, facts_);
+    Activity activity;
+    try {
+      (void)state_after_prompt(model_, start, method, activity);
+      ADD_FAILURE() << GetParam() << " was not refused";
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find("a model whose layers all hold entries"), std::string::npos)
+          << error.what();
+    }
   }
 
   [[nodiscard]] Prefill prompt(int64_t tokens, uint64_t seed = 7) {
@@ -123,10 +140,10 @@ inline std::vector<std::string> method_names() {
   return names;
 }
 
-/// All methods on layers that slide.
-inline std::vector<std::string> method_names_on_sliding_layers() {
+/// All methods on layers of another kind.
+inline std::vector<std::string> method_names_on(std::string_view layers) {
   std::vector<std::string> names = method_names();
-  for (std::string& name : names) name += kSliding;
+  for (std::string& name : names) name += layers;
   return names;
 }
 

@@ -49,6 +49,7 @@ void CacheDraft::begin(const DraftRound& round) {
   limit_ = round.limit;
   passes_ = 0;
   most_passes_ = round.passes;
+  if (online_ || aux_ != nullptr) cache_.hold_states();
   history_.assign(round.history.begin(), round.history.end());
   if (wants_pass()) prepare();
 }
@@ -110,6 +111,7 @@ void CacheDraft::consume_inner(std::span<const float> logits) {
 
 void CacheDraft::keep_inner(int64_t kept) {
   drop_newest(std::ssize(fed_) - kept);
+  cache_.follow_length();
   if (!online_) return;
   recorded_.cut_newest(kept);
   const ActedLayers acted(*method_, cache_);
@@ -149,11 +151,13 @@ void CacheDraft::append(const Verified& verified) {
     cache_.layers[layer].tail().append_entries(full, full.entries(0) - count, count);
   }
   cache_.length += count;
+  cache_.take_states(verified.full);
 }
 
 void CacheDraft::replay(int64_t length) {
   before_->rewind();
   recorded_.replay(cache_, length - cache_.length, *replay_hooks_);
+  cache_.follow_length();
 }
 
 bool CacheDraft::simulated_bytes() const { return packed_size(cache_).simulated; }

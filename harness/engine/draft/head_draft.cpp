@@ -11,15 +11,17 @@ constexpr int64_t kChunk = 512;  // tokens that the head reads at once
 std::shared_ptr<const DraftHead> read_head(const Transformer& model, const ModelFacts& facts,
                                            const DraftingHead& asked) {
   const auto weights = facts.fitted(asked.weights);
-  require_taps_of(*weights, model.config().layers);
+  require_taps_of(*weights, model.config().cached_layers());
   return std::make_shared<const DraftHead>(*weights, facts, asked.yarn, model.options().cache);
 }
 
-bool has_windows(const Transformer& model) {
-  for (int64_t layer = 0; layer < model.config().layers; ++layer) {
-    if (model.layer_shape(layer).window > 0) return true;
+/// Whether a pass may hold a tree of tokens.
+bool takes_trees(const Transformer& model) {
+  if (!model.config().recurrent_layers.empty()) return false;
+  for (int64_t layer = 0; layer < model.config().cached_layers(); ++layer) {
+    if (model.layer_shape(layer).window > 0) return false;
   }
-  return false;
+  return true;
 }
 
 }  // namespace
@@ -28,10 +30,10 @@ HeadDraft::HeadDraft(const Transformer& model, const Prefill& prompt, const Draf
     : facts_(prompt.model),
       head_(read_head(model, *facts_, head)),
       sampler_(sampler),
-      beams_(has_windows(model) ? 1 : head.beams),
+      beams_(takes_trees(model) ? head.beams : 1),
       tree_tokens_(head.tree_tokens),
       cache_(1, head_->shape()),
-      taps_(model.config().layers, cache_.ledger) {
+      taps_(model.config().cached_layers(), cache_.ledger) {
   const auto n = static_cast<int64_t>(prompt.tokens.size());
   const int64_t hidden = head_->hidden_size();
   pending_.resize(static_cast<size_t>(n * hidden));

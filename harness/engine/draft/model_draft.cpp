@@ -37,6 +37,7 @@ std::span<const float> ModelDraft::feed(std::span<const int32_t> tokens) {
 void ModelDraft::begin(const DraftRound& round) {
   const std::lock_guard turn(shared_->turn);
   drafts_.clear();
+  cache_.hold_states();
   const int64_t room = model_->config().max_position - static_cast<int64_t>(round.history.size());
   const int64_t limit = std::min(round.limit, room);
   // Tokens that the last round accepted without feeding them come first: one, or two after a full acceptance.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
+#include "harness/model/pass_checks.h"
 #include "harness/model/tokenizer/utf8.h"
 
 namespace kvarena {
@@ -52,6 +53,7 @@ TextDraft::TextDraft(std::shared_ptr<SharedModel> drafter, const Tokenizer& toke
       own_(shared_->tokenizer.get()),
       target_(&tokenizer),
       cache_(model_->make_cache()) {
+  require_entries(model_->config(), "draft_model", "drafts by text, which take tokens back,");
   read(prompt.tokens);
   follow_text();
   if (static_cast<int64_t>(ids_.size()) < model_->config().max_position && !ids_.empty()) (void)next_token();

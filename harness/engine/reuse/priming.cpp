@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "harness/model/pass_checks.h"
+
 namespace kvarena {
 namespace {
 
@@ -33,6 +35,7 @@ std::span<const int32_t> tokens_of(const ReusePrompt& prompt, const PromptPart& 
 Priming::Priming(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout, const Reuser& reuser,
                  ReuseMemory& memory)
     : model_(&model), reuser_(&reuser), memory_(&memory) {
+  require_entries(model.config(), "prompt", "reuse of entries");
   const auto speculative = reuser.speculative();
   if (speculative && !speculative->path.empty()) (void)model.helper(speculative->path);
   const ReusePrompt prompt = reuse_prompt_of(tokens, layout, reuser);

@@ -12,6 +12,7 @@
 #include "harness/core/seconds_since.h"
 #include "harness/engine/reuse/narrowing.h"
 #include "harness/engine/reuse/recovery.h"
+#include "harness/model/pass_checks.h"
 
 namespace kvarena {
 namespace {
@@ -38,6 +39,7 @@ ReuseRun::ReuseRun(Transformer& model, std::span<const int32_t> tokens, const Pr
       prompt_(reuse_prompt_of(tokens, layout, reuser)),
       result_{.cache = model.make_cache(), .logits = {}, .record = {}},
       narrows_(Narrowing::wanted(reuser, model.config().layers)) {
+  require_entries(model.config(), "prompt", "reuse of entries");
   const auto n = std::ssize(tokens);
   if (reuser.source() == ReuseSource::chunks) require_recoverable(model, n);
   result_.cache.prompt_length = n;

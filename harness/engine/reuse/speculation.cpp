@@ -7,6 +7,7 @@
 
 #include "harness/core/error.h"
 #include "harness/engine/reuse/token_run.h"
+#include "harness/model/pass_checks.h"
 #include "harness/model/shared_model.h"
 #include "harness/model/tokenizer/token_ranges.h"
 
@@ -35,6 +36,7 @@ Speculation read_prompt(Transformer& model, std::span<const int32_t> tokens, dou
 }  // namespace
 
 ResidualNorms::ResidualNorms(const Transformer& model, int64_t tokens, double share) {
+  require_entries(model.config(), "speculative model", "scores by layer");
   const int64_t layers = model.config().layers;
   noted_.layers = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(share * static_cast<double>(layers))), 1, layers);
   noted_.tokens = tokens;

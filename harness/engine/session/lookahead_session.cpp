@@ -36,6 +36,7 @@ SequencePass LookaheadSession::next_pass() {
   fed_ = {question.empty() ? tokens.back() : question.front()};
   const bool room = cache_.length + 2 <= model_config_->max_position;
   if (guess_ && room) fed_.push_back(question.size() > 1 ? question[1] : *guess_);
+  cache_.hold_states();
   hooks_.guesses = guess_ ? static_cast<int64_t>(fed_.size()) - 1 : 1;
   // The first pass prepares for a step and is none.
   return {.tokens = fed_, .cache = &cache_, .hooks = guess_ ? watched_ : &hooks_, .logits = LogitsRows::all};
@@ -44,6 +45,7 @@ SequencePass LookaheadSession::next_pass() {
 void LookaheadSession::consume(std::span<const float> logits) {
   const auto vocab = static_cast<size_t>(model_config_->vocab_size);
   cache_.length -= hooks_.guesses;
+  cache_.follow_length();
   const auto position = static_cast<uint64_t>(cache_.length) + 1;
   const bool preparing = !guess_;
   guess_ = sample(logits.last(vocab), emitter_.sampling(), position);

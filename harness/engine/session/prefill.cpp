@@ -33,7 +33,7 @@ Prefill unread_prompt(Transformer& model, std::span<const int32_t> tokens, std::
 PromptRun::PromptRun(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
                      std::shared_ptr<const ModelFacts> facts)
     : model_(&model), needs_(needs), result_(unread_prompt(model, tokens, std::move(facts))) {
-  observer_ = std::make_unique<PromptObserver>(needs, result_.cache.prompt_length, model.config().layers,
+  observer_ = std::make_unique<PromptObserver>(needs, result_.cache.prompt_length, model.config().cached_layers(),
                                                model.config().hidden_size, *result_.model);
 }
 

@@ -9,6 +9,7 @@
 
 #include "harness/cache/attend_plan.h"
 #include "harness/core/error.h"
+#include "harness/model/pass_checks.h"
 
 namespace kvarena {
 namespace {
@@ -74,7 +75,7 @@ class Votes final : public RowPruner {
 };
 
 void require_whole_attention(const Transformer& model, int64_t tokens) {
-  for (int64_t layer = 0; layer < model.config().layers; ++layer) {
+  for (int64_t layer = 0; layer < model.config().cached_layers(); ++layer) {
     const int64_t window = model.layer_shape(layer).window;
     if (window == 0 || tokens <= window) continue;
     fail({.place = model.config().name,
@@ -89,7 +90,8 @@ void require_whole_attention(const Transformer& model, int64_t tokens) {
 PrunedPrompt prune_prompt(Transformer& model, const Prefill& prompt, const Method& method, Activity& activity) {
   const auto start = std::chrono::steady_clock::now();
   const auto n = static_cast<int64_t>(prompt.tokens.size());
-  const int64_t layers = model.config().layers;
+  const int64_t layers = model.config().cached_layers();
+  require_entries(model.config(), "prompt", "a prompt whose tokens leave between layers");
   require_whole_attention(model, n);
   PrunedPrompt result{.cache = model.make_cache(), .logits = {}};
   Votes votes(*method.pruner(), n, layers);

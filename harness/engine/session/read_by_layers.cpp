@@ -28,7 +28,7 @@ class CompressedLayers final : public RowPruner {
         prompt_(&prompt),
         activity_(&activity),
         acted_(method, prompt.cache),
-        observer_(method.asks(), std::ssize(prompt.tokens), model.config().layers, model.config().hidden_size,
+        observer_(method.asks(), std::ssize(prompt.tokens), model.config().cached_layers(), model.config().hidden_size,
                   *prompt.model) {}
 
   void attended(int64_t layer, std::span<const int32_t> positions, const LayerCache& /*cache*/,
@@ -63,7 +63,8 @@ class CompressedLayers final : public RowPruner {
 
 Prefill read_for(Transformer& model, std::span<const int32_t> tokens, const Method& method, int64_t sessions,
                  std::shared_ptr<const ModelFacts> facts) {
-  if (!method.compresses_by_layer() || !observes_queries(method.needs())) {
+  const bool recurrent = !model.config().recurrent_layers.empty();  // whose layers take tokens in their order alone
+  if (recurrent || !method.compresses_by_layer() || !observes_queries(method.needs())) {
     Prefill prompt = prefill(model, tokens, method.asks(), kPrefillChunk, std::move(facts));
     compress_in_place(prompt, method, sessions);
     return prompt;

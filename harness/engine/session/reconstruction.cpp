@@ -152,6 +152,7 @@ void observe_reconstruction(Transformer& model, Prefill& prompt, const Reconstru
   }
   ReconstructionObserver observer(model, std::move(scores), n);
   KvCache cache = prompt.cache.clone();
+  cache.hold_states();
   for (const Chunk& chunk : chunks) {
     observer.watch(chunk);
     const std::span<const int32_t> fed = chunk.fed;

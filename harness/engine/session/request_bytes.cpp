@@ -27,15 +27,27 @@ int64_t caches_beside(const Method& method) {
   return std::max<int64_t>(repeated, outlives_full_cache(method) ? 0 : 1) + scoring;
 }
 
+/// States that a verifier's two caches hold back, and the rows since (RecurrentState::hold()), in vectors that grow by
+/// doubling.
+int64_t held_state_bytes(const Transformer& model, const Method& method) {
+  const int64_t rows = method.verifier() != nullptr ? method.verifier()->draft_length() + 1 : 2;
+  int64_t bytes = 0;
+  for (const RecurrentShape& shape : model.state_shapes()) {
+    bytes += 2 * (shape.bytes() + 2 * rows * shape.row() * static_cast<int64_t>(sizeof(float)));
+  }
+  return method.verifier() != nullptr || method.looks_ahead() ? bytes : 0;
+}
+
 }  // namespace
 
 int64_t full_cache_bytes(const Transformer& model, int64_t tokens) {
   int64_t bytes = 0;
-  for (int64_t layer = 0; layer < model.config().layers; ++layer) {
+  for (int64_t layer = 0; layer < model.config().cached_layers(); ++layer) {
     const LayerShape& shape = model.layer_shape(layer);
     const int64_t run = kernels::cell_bytes(tokens, shape.head_dim, shape.dtype);
     bytes += 2 * shape.kv_heads * (run + run / 64);  // as an EntrySegment grows
   }
+  for (const RecurrentShape& shape : model.state_shapes()) bytes += shape.bytes();
   return bytes;
 }
 
@@ -50,14 +62,16 @@ int64_t growth_bytes(const Transformer& model, int64_t prompt, int64_t answer) {
 int64_t bytes_to_start(const Transformer& model, const Method& method, int64_t prompt, int64_t answer) {
   const int64_t growing = method.verifier() == nullptr ? 1 : 2;
   const int64_t full = full_cache_bytes(model, prompt);
-  return full + full / 2 + caches_beside(method) * full + growing * growth_bytes(model, prompt, answer);
+  return full + full / 2 + caches_beside(method) * full + held_state_bytes(model, method) +
+         growing * growth_bytes(model, prompt, answer);
 }
 
 /// Both caches of a verifier grow, unless one lies behind the device.
 int64_t bytes_to_end(const Transformer& model, const Method& method, const Session& session, int64_t held,
                      int64_t prompt, int64_t answer) {
   const int64_t caches = method.verifier() == nullptr || has_schedule(method) ? 1 : 2;
-  return held + session.passing_bytes() + caches * growth_bytes(model, prompt, answer);
+  return held + session.passing_bytes() + held_state_bytes(model, method) +
+         caches * growth_bytes(model, prompt, answer);
 }
 
 }  // namespace kvarena

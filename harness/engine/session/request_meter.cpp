@@ -6,6 +6,7 @@ namespace kvarena {
 
 void note_bytes(Session& session, const KvCache& cache, int64_t beside) {
   const MemoryLedger& ledger = *cache.ledger;
+  if (session.tier_bytes.empty()) session.state_bytes = cache.state_bytes();
   session.tier_bytes.push_back({.device = ledger.current(Tier::device) + beside,
                                 .host = ledger.current(Tier::host),
                                 .disk = ledger.current(Tier::disk)});

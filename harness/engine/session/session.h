@@ -69,6 +69,7 @@ class Session : public PassMember {
   bool simulated_bytes = false;       // some of its bytes are those of a codec that packs nothing
   int64_t resident_bytes = 0;         // of the method's cache after the prompt, with the entries fetched for a step
   int64_t sliding_bytes = 0;          // of these, those of layers with a sliding window
+  int64_t state_bytes = 0;            // of these, of the recurrent states that answer
   int64_t peak_bytes = 0;             // at most, while this session lived
   int64_t peak_host_bytes = 0;        // of the cache on the host, at most
   int64_t peak_disk_bytes = 0;        // on the disk

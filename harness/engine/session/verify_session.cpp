@@ -38,7 +38,7 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
                                .meter = meter_,
                                .tokenizer = emitter_.options().tokenizer});
   compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  resident_bytes = (tier ? 0 : full_.bytes()) + source_->resident_bytes();
+  resident_bytes = (tier ? full_.state_bytes() : full_.bytes()) + source_->resident_bytes();
   sliding_bytes = (tier ? 0 : kvarena::sliding_bytes(full_)) + source_->sliding_bytes();
   simulated_bytes = packed_size(full_).simulated || source_->simulated_bytes();
   if (emitter_.unasked().empty()) offload_full();
@@ -140,6 +140,7 @@ void VerifySession::begin_round() {
   // A round emits at most drafted + 1 tokens and feeds as many.
   const int64_t room = std::max<int64_t>(0, model_->config().max_position - full_.length - 1);
   most_drafts_ = std::max<int64_t>(0, std::min({draft_limit(), room, emitter_.remaining(*this) - 1}));
+  most_drafts_ > 0 ? full_.hold_states() : full_.release_states();
   const int64_t length = verifier_ == nullptr ? 0 : verifier_->draft_length();
   source_->begin({.history = history_,
                   .limit = most_drafts_,

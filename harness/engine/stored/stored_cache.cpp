@@ -9,6 +9,7 @@
 #include "harness/engine/stored/saved_entries.h"
 #include "harness/method/codec.h"
 #include "harness/method/stream_codec.h"
+#include "harness/model/pass_checks.h"
 
 namespace kvarena {
 namespace {
@@ -166,6 +167,7 @@ Prefill prefill_to_store(Transformer& model, std::span<const int32_t> prompt, co
           .found = fmt::format("{} tokens", prompt.size()),
           .expected = "at least two: the last one is the request's own"});
   }
+  require_entries(model.config(), "prompt of a stored cache", "a cache at rest");
   Prefill known = prefill(model, prompt.first(prompt.size() - 1), method == nullptr ? Needs{} : method->needs(),
                           kPrefillChunk, std::move(facts));
   const auto n = static_cast<int64_t>(prompt.size());

@@ -56,6 +56,7 @@ TEST(Inspect, ADroppedEntryIsHeldByNoSegmentAndPaidByNone) {
   }
   EXPECT_EQ(result.at("resident_bytes"), bytes);
   EXPECT_LT(bytes, result.at("full_bytes").get<int64_t>() / 3);
+  EXPECT_EQ(result.at("state_bytes"), 0);
   EXPECT_EQ(result.at("activity").at("entries_dropped"), 3 * 2 * 90);
 }
 

@@ -151,8 +151,9 @@ TEST_P(Invariance, EveryMethodWorksOrRefuses) {
 INSTANTIATE_TEST_SUITE_P(Decoders, Invariance,
                          ::testing::Values("deepseek_v2_lite", "deepseek_v3", "gemma3", "gpt_oss", "llama4",
                                            "llama_biased", "llama_dynamic", "mistral", "phi4_mini", "qwen2_sliding",
-                                           "qwen3_moe", "qwen3_moe_mixed", "deepseek_v3_rounded", "gemma3_rounded",
-                                           "gpt_oss_rounded", "llama_biased_rounded"),
+                                           "qwen3_5", "qwen3_moe", "qwen3_moe_mixed", "qwen3_next_mixed",
+                                           "deepseek_v3_rounded", "gemma3_rounded", "gpt_oss_rounded",
+                                           "llama_biased_rounded", "qwen3_next_mixed_rounded"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
