@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/core/error.h"
 #include "harness/model/architectures/architecture.h"
 #include "harness/model/latent_rows.h"
 #include "harness/model/split_checkpoint.h"
@@ -254,6 +255,11 @@ int64_t Projection::out() const {
 
 ModelWeights load_weights(const ModelConfig& config, const Checkpoint& checkpoint, std::optional<kernels::DType> dtype,
                           kernels::Arithmetic arithmetic) {
+  if (!dtype && !config.recurrent_layers.empty()) {  // their rows change places across tensors
+    fail({.place = checkpoint.path().string(),
+          .found = "recurrent layers, and a dtype \"as stored\"",
+          .expected = "f32, f16 or bf16 for such a model"});
+  }
   const TensorNames& names = architecture_of(config).tensors;
   const SplitCheckpoint split(checkpoint, config);
   WeightLoader load(split, dtype, arithmetic);

@@ -10,6 +10,7 @@
 #include "harness/model/open_model.h"
 #include "kernels/common/cpu_path.h"
 #include "tests/support/default_model.h"
+#include "tests/support/error_of.h"
 #include "tests/support/golden_model.h"
 #include "tests/support/tiny_model.h"
 
@@ -210,6 +211,12 @@ TEST(AsStored, TheDefaultModelHasTheBitsOfF32) {
   const std::vector<int32_t> prompt = opened.tokenizer->encode("Rivers of France: the Loire, the Seine and");
   expect_same_logits(stored, floats, prompt);
   EXPECT_LE(stored.weight_bytes(), static_cast<int64_t>(std::filesystem::file_size(opened.files.front())));
+}
+
+TEST(AsStored, RecurrentLayersNeedFloats) {
+  const testing::GoldenModel golden = testing::golden_model("qwen3_next");
+  const std::string refusal = testing::error_of([&] { Transformer(golden.config, golden.checkpoint(), kStored); });
+  EXPECT_NE(refusal.find("found recurrent layers, and a dtype \"as stored\""), std::string::npos) << refusal;
 }
 
 TEST(AsStored, NamesOfTypes) {
