@@ -210,21 +210,34 @@ std::optional<Section> distance_section(const ExperimentData& data) {
       {.id = "distance", .title = "Distance from full KV", .tables = {std::move(table)}, .charts = kl_charts(data)});
 }
 
+/// Removes columns from number `first` on that have no value in any row.
+void drop_empty(Table& table, size_t first) {
+  for (size_t column = table.columns.size(); column-- > first;) {
+    const auto has_value = [&](const TableRow& row) { return row.cells[column].has_value(); };
+    if (std::ranges::any_of(table.rows, has_value)) continue;
+    table.columns.erase(table.columns.begin() + static_cast<ptrdiff_t>(column));
+    for (TableRow& row : table.rows) row.cells.erase(row.cells.begin() + static_cast<ptrdiff_t>(column));
+  }
+}
+
 std::optional<Section> memory_section(const ExperimentData& data) {
   Table table = metric_table(
       data,
       {.id = "memory",
        .title = "Resident bytes",
        .caption = "Bytes allocated for the cache after the prompt: entries, scales, positions, indexes, what a step "
-                  "brings from behind the device, and for verification methods both caches. Sliding: those of layers "
-                  "with a sliding window, of models that have others too. Packed: bits for each "
-                  "number that a codec holds, its scales and tables included. Numbers without a mark are of real "
-                  "allocations; sim: a codec without a packed form; emu: a tier or link that was not there."},
+                  "brings from behind the device, and for verification methods both caches. Packed: bits for each "
+                  "number that a codec holds, its scales and tables included. Sliding, recurrent: what layers with a "
+                  "sliding window and recurrent states hold of them. Numbers without a mark are of real allocations; "
+                  "sim: a codec without a packed form; emu: a tier or link that was not there."},
       {{metrics::kResidentBytes, {}, "Resident"},
-       {metrics::kSlidingBytes, {}, "Sliding"},
        {metrics::kKeptBytesFraction, {}, "Of full KV"},
        {metrics::kCompressionFactor, kFactor, "Factor"},
-       {metrics::kBitsPerNumber, kFixed2, "Packed"}});
+       {metrics::kBitsPerNumber, kFixed2, "Packed"},
+       {metrics::kSlidingBytes, {}, "Sliding"},
+       {metrics::kStateBytes, {}, "Recurrent"}});
+  constexpr size_t kOfSomeModels = 5;  // columns from this one on
+  drop_empty(table, kOfSomeModels);
   std::erase_if(table.rows, [](const TableRow& row) { return row.role == RowRole::noise_floor; });
   for (TableRow& row : table.rows) {
     for (TableCell& cell : row.cells) cell.best = false;  // bytes are what makes rows peers

@@ -18,10 +18,13 @@ TEST(ReadmePlugin, IsRegisteredWithItsParameters) {
   ASSERT_NE(entry, nullptr);
   std::vector<std::string> names;
   for (const ParameterInfo& parameter : entry->parameters()) names.push_back(parameter.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"keep", "tokens", "bytes", "threshold", "protect_sinks", "protect_window",
-                                             "protect_prompt", "budget_rule", "prefill_chunk", "prefill_block",
-                                             "decode_interval", "decode_tokens", "decode_keep", "decode_scorer",
-                                             "positions", "merge", "merge_similarity", "merge_share", "order"}));
+  EXPECT_EQ(
+      names,
+      (std::vector<std::string>{
+          "keep",           "tokens",        "bytes",         "threshold",     "protect_sinks",    "protect_window",
+          "protect_prompt", "budget_rule",   "prefill_chunk", "prefill_block", "decode_interval",  "decode_tokens",
+          "decode_keep",    "decode_scorer", "positions",     "merge",         "merge_similarity", "merge_share",
+          "order",          "layers"}));
   EXPECT_EQ(check_method({{"name", "value_norm"}, {"keep", 0.5}, {"order", 0}}, "m").size(), 1U);
 }
 
