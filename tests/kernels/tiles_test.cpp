@@ -71,7 +71,7 @@ std::vector<float> through_identity(const std::vector<float>& x, int64_t k) {
 class TileProducts : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (available_cpu_paths().back() != CpuPath::amx) GTEST_SKIP() << "this CPU lacks AVX-512 with VNNI";
+    if (available_cpu_paths().back() != CpuPath::amx) GTEST_SKIP() << "this CPU lacks AVX-512 with VNNI and BF16";
   }
 };
 
