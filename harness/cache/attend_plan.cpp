@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "harness/cache/dequantize.h"
+#include "harness/cache/sliding_window.h"
 #include "harness/cache/tree_view.h"
 #include "harness/core/error.h"
 #include "kernels/column_sums/column_sums.h"
@@ -186,7 +187,7 @@ class WindowedPart {
   const Part& at(int64_t position) {
     for (size_t i = 0; i < part_.runs.size(); ++i) {
       const std::vector<int32_t>& all = positions_[i];
-      const int64_t earliest = chunked_ ? position - position % window_ : position - window_ + 1;
+      const int64_t earliest = oldest_seen(window_, chunked_, position);
       const auto begin = std::lower_bound(all.begin(), all.end(), earliest);
       const auto end = std::upper_bound(begin, all.end(), position);
       first_places_[i] = begin - all.begin();

@@ -6,17 +6,17 @@
 
 namespace kvarena {
 
-int64_t oldest_seen(const LayerShape& shape, int64_t position) {
-  if (shape.window == 0) return 0;
-  if (shape.chunked) return position - position % shape.window;
-  return std::max<int64_t>(0, position - shape.window + 1);
+int64_t oldest_seen(int64_t window, bool chunked, int64_t position) {
+  if (window == 0) return 0;
+  if (chunked) return position - position % window;
+  return std::max<int64_t>(0, position - window + 1);
 }
 
 void release_unseen(LayerCache& layer, int64_t length) {
   const EntrySegment& tail = layer.tail();
   const bool exact = layer.segments().size() == 1 && !layer.index && !tail.ragged() && tail.score_width() == 0;
   if (layer.shape().window == 0 || !exact || tail.entries(0) == 0) return;
-  const int64_t unseen = oldest_seen(layer.shape(), length) - tail.position(0, 0);
+  const int64_t unseen = oldest_seen(layer.shape().window, layer.shape().chunked, length) - tail.position(0, 0);
   const int64_t whole = std::min(unseen, tail.entries(0)) / kernels::kChunk * kernels::kChunk;
   if (whole > 0) layer.tail().drop_front(whole);
 }

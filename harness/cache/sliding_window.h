@@ -7,8 +7,9 @@
 
 namespace kvarena {
 
-/// The oldest position that a query at `position` sees of a layer; those behind it see none before.
-[[nodiscard]] int64_t oldest_seen(const LayerShape& shape, int64_t position);
+/// The oldest position that a query at `position` sees through a window (LayerShape::window, chunked); those behind it
+/// see none before.
+[[nodiscard]] int64_t oldest_seen(int64_t window, bool chunked, int64_t position);
 
 /// Releases entries of a layer with a window that no query from position `length` on sees: whole chunks of attention
 /// (kernels::kChunk) from the front, so that logits keep their bits. A layer stays as it is where a method keeps it:

@@ -55,35 +55,30 @@ void take_larger(const float* c, int64_t rows, float panel, float* best, float* 
 
 void nothing() {}
 
+/// Products that multiply float tiles, by weights that `stream` and `widen` read.
+constexpr ProductTable float_products(int64_t few_rows, decltype(ProductTable::stream) stream,
+                                      decltype(ProductTable::widen) widen) {
+  return {.few_rows = few_rows,
+          .few_floats = few_rows,
+          .tile_rows = kTileRows,
+          .tile_floats = kTileRows,
+          .depth = kDepth,
+          .enter = nothing,
+          .leave = nothing,
+          .pack_few = pack_few,
+          .stream = stream,
+          .pack_tile = pack_tile,
+          .widen = widen,
+          .tile = tile};
+}
+
 }  // namespace
 
 namespace KVARENA_SIMD_PATH {
 extern const MatmulTable matmul_table;
 const MatmulTable matmul_table = {
-    .floats = {.few_rows = kFewRows,
-               .few_floats = kFewRows,
-               .tile_rows = kTileRows,
-               .tile_floats = kTileRows,
-               .depth = kDepth,
-               .enter = nothing,
-               .leave = nothing,
-               .pack_few = pack_few,
-               .stream = stream,
-               .pack_tile = pack_tile,
-               .widen = widen,
-               .tile = tile},
-    .blocks = {.few_rows = kFewBlockRows,
-               .few_floats = kFewBlockRows,
-               .tile_rows = kTileRows,
-               .tile_floats = kTileRows,
-               .depth = kDepth,
-               .enter = nothing,
-               .leave = nothing,
-               .pack_few = pack_few,
-               .stream = stream_blocks,
-               .pack_tile = pack_tile,
-               .widen = widen_blocks,
-               .tile = tile},
+    .floats = float_products(kFewRows, stream, widen),
+    .blocks = float_products(kFewBlockRows, stream_blocks, widen_blocks),
     .write = write,
     .add_magnitudes = add_magnitudes,
     .take_larger = take_larger,

@@ -92,7 +92,7 @@ LayerContext ActedLayers::context(KvCache& cache, int64_t layer, int64_t prompt_
                                   Activity& activity) const {
   LayerCache& own = cache.layers[layer];
   const bool sliding = std::ranges::binary_search(sliding_, layer);
-  const int64_t begin = sliding ? oldest_seen(own.shape(), prompt_tokens) : 0;
+  const int64_t begin = sliding ? oldest_seen(own.shape().window, own.shape().chunked, prompt_tokens) : 0;
   return {.layer = layer,
           .layers = std::ssize(cache.layers),
           .cache = own,

@@ -96,6 +96,12 @@ struct Architecture {
 /// Reads whether attention's projections have biases, that of its output as the others.
 void read_attention_biases(const JsonSection& root, bool unless_said, ModelConfig& config);
 
+/// [layers] whether a layer is of type `word`, by "layer_types"; empty where the file has none. Others are
+/// full_attention.
+[[nodiscard]] std::vector<bool> layers_of_type(const JsonSection& root, std::string_view word, int64_t layers);
+/// [layers] true but for the last of each `interval`.
+[[nodiscard]] std::vector<bool> all_but_each_last(int64_t interval, int64_t layers);
+
 /// Reads which layers see only `sliding_window` tokens: from "layer_types" where the file has it; else those from
 /// `first_layer` on.
 void read_sliding_window(const JsonSection& root, int64_t first_layer, ModelConfig& config);

@@ -48,27 +48,39 @@ const Architecture* gguf_architecture(std::string_view word) {
   return word.empty() || found == kArchitectures.end() ? nullptr : *found;
 }
 
+std::vector<bool> layers_of_type(const JsonSection& root, std::string_view word, int64_t layers) {
+  const std::vector<std::string> types = root.strings("layer_types");
+  if (!types.empty() && std::ssize(types) != layers) {
+    root.fail_value("layer_types", fmt::format("a type for each of {} layers", layers));
+  }
+  std::vector<bool> chosen;
+  for (const std::string& type : types) {
+    chosen.push_back(type == word);
+    if (!chosen.back() && type != "full_attention") {
+      root.fail_value("layer_types", fmt::format("full_attention or {} for each layer", word));
+    }
+  }
+  return chosen;
+}
+
+std::vector<bool> all_but_each_last(int64_t interval, int64_t layers) {
+  std::vector<bool> chosen;
+  for (int64_t layer = 0; layer < layers; ++layer) chosen.push_back((layer + 1) % interval != 0);
+  return chosen;
+}
+
 void read_sliding_window(const JsonSection& root, int64_t first_layer, ModelConfig& config) {
   config.sliding_window = std::max<int64_t>(0, root.integer("sliding_window", 0));
   if (config.sliding_window == 0) return;
-  const std::vector<std::string> types = root.strings("layer_types");
-  if (!types.empty() && static_cast<int64_t>(types.size()) != config.layers) {
-    root.fail_value("layer_types", fmt::format("a type for each of {} layers", config.layers));
-  }
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
-    const bool slides = types.empty() ? layer >= first_layer : types[layer] == "sliding_attention";
-    if (!types.empty() && !slides && types[layer] != "full_attention") {
-      root.fail_value("layer_types", "full_attention or sliding_attention for each layer");
-    }
-    config.sliding_layers.push_back(slides);
+  config.sliding_layers = layers_of_type(root, "sliding_attention", config.layers);
+  for (int64_t layer = std::ssize(config.sliding_layers); layer < config.layers; ++layer) {
+    config.sliding_layers.push_back(layer >= first_layer);
   }
 }
 
 void leave_unrotated(int64_t interval, ModelConfig& config) {
-  config.unrotated_layers.clear();
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
-    config.unrotated_layers.push_back((layer + 1) % interval == 0);
-  }
+  config.unrotated_layers = all_but_each_last(interval, config.layers);
+  config.unrotated_layers.flip();
 }
 
 void read_attention_biases(const JsonSection& root, bool unless_said, ModelConfig& config) {

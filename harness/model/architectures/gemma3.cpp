@@ -26,11 +26,6 @@ void set_features(ModelConfig& config) {
   config.sliding_rope_theta = config.sliding_rope_theta.value_or(kSlidingTheta);
 }
 
-void slide_by_pattern(int64_t pattern, ModelConfig& config) {
-  config.sliding_layers.clear();
-  for (int64_t layer = 0; layer < config.layers; ++layer) config.sliding_layers.push_back((layer + 1) % pattern != 0);
-}
-
 void read(const JsonSection& root, ModelConfig& config) {
   set_features(config);
   config.norms_less_one = true;
@@ -51,7 +46,7 @@ void read(const JsonSection& root, ModelConfig& config) {
   if (root.has("layer_types")) return;
   const int64_t pattern = root.integer("sliding_window_pattern", kPattern);
   if (pattern < 1) root.fail_value("sliding_window_pattern", "a number of layers");
-  slide_by_pattern(pattern, config);
+  config.sliding_layers = all_but_each_last(pattern, config.layers);
 }
 
 /// The format leaves out what no published model of the family changes; norms' weights are stored whole.
@@ -60,7 +55,8 @@ void read_gguf(const GgufFile& file, const std::string& prefix, ModelConfig& con
   set_features(config);
   config.logit_cap = file.find_float(prefix + ".final_logit_softcapping").value_or(0);
   const std::string pattern = prefix + ".attention.sliding_window_pattern";
-  slide_by_pattern(std::max<int64_t>(1, file.find_int(pattern).value_or(kPattern)), config);
+  const int64_t interval = std::max<int64_t>(1, file.find_int(pattern).value_or(kPattern));
+  config.sliding_layers = all_but_each_last(interval, config.layers);
   // The 27B scales queries by the width of its heads in the residual stream, the smaller ones by head_dim.
   constexpr int64_t kLargest = 62;  // layers
   if (config.layers == kLargest) config.query_scalar = static_cast<double>(config.hidden_size / config.q_heads);

@@ -20,11 +20,6 @@ void set_features(ModelConfig& config) {
   config.expert.normalize_weights = true;
 }
 
-void slide_every_second(ModelConfig& config) {
-  config.sliding_layers.clear();
-  for (int64_t layer = 0; layer < config.layers; ++layer) config.sliding_layers.push_back(layer % 2 == 0);
-}
-
 void read(const JsonSection& root, ModelConfig& config) {
   set_features(config);
   read_attention_biases(root, true, config);
@@ -35,7 +30,7 @@ void read(const JsonSection& root, ModelConfig& config) {
   config.expert.experts_per_token = root.integer("num_experts_per_tok");
   config.expert.intermediate_size = config.intermediate_size;
   read_sliding_window(root, 0, config);
-  if (!root.has("layer_types")) slide_every_second(config);
+  if (!root.has("layer_types")) config.sliding_layers = all_but_each_last(2, config.layers);
 }
 
 /// The format leaves out what no published model of the family changes.
@@ -43,7 +38,7 @@ void read_gguf(const GgufFile& /*file*/, const std::string& /*prefix*/, ModelCon
   set_features(config);
   config.gate_limit = kGateLimit;
   config.rope_scaling.truncate = false;
-  slide_every_second(config);
+  config.sliding_layers = all_but_each_last(2, config.layers);
 }
 
 }  // namespace

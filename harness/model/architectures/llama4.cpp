@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "harness/model/architectures/families.h"
 #include "harness/model/gguf.h"
@@ -43,15 +44,9 @@ void chunk_rotated_layers(int64_t size, ModelConfig& config) {
 /// Takes the layers from "layer_types", where they are not those that are rotated.
 void read_chunks(const JsonSection& root, ModelConfig& config) {
   chunk_rotated_layers(std::max<int64_t>(0, root.integer("attention_chunk_size", 0)), config);
-  const std::vector<std::string> types = root.strings("layer_types");
-  if (types.empty() || config.sliding_window == 0) return;
-  if (std::ssize(types) != config.layers) root.fail_value("layer_types", "a type for each layer");
-  for (size_t layer = 0; layer < types.size(); ++layer) {
-    if (types[layer] != "chunked_attention" && types[layer] != "full_attention") {
-      root.fail_value("layer_types", "full_attention or chunked_attention for each layer");
-    }
-    config.sliding_layers[layer] = types[layer] == "chunked_attention";
-  }
+  if (config.sliding_window == 0) return;
+  std::vector<bool> chunked = layers_of_type(root, "chunked_attention", config.layers);
+  if (!chunked.empty()) config.sliding_layers = std::move(chunked);
 }
 
 void read(const JsonSection& root, ModelConfig& config) {

@@ -2,8 +2,6 @@
 // the fourth attends, a quarter of each head rotated, and sigmoids multiply what it gives. Experts with a gated shared
 // one, or a dense feed-forward in Qwen3.5's smaller models.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
@@ -36,28 +34,12 @@ void set_features(ModelConfig& config) {
   config.output_gate = true;
 }
 
-/// All layers but the last of each `interval` are recurrent.
-void alternate(int64_t interval, ModelConfig& config) {
-  config.recurrent_layers.clear();
-  for (int64_t layer = 0; layer < config.layers; ++layer)
-    config.recurrent_layers.push_back((layer + 1) % interval != 0);
-}
-
 /// Reads which layers are recurrent: those of "layer_types", else all but the last of each "full_attention_interval".
 void read_layers(const JsonSection& root, ModelConfig& config) {
-  const std::vector<std::string> types = root.strings("layer_types");
-  if (!types.empty() && std::ssize(types) != config.layers) {
-    root.fail_value("layer_types", fmt::format("a type for each of {} layers", config.layers));
-  }
+  config.recurrent_layers = layers_of_type(root, "linear_attention", config.layers);
   const int64_t interval = root.integer("full_attention_interval", kInterval);
   if (interval < 1) root.fail_value("full_attention_interval", "a number of layers");
-  alternate(interval, config);
-  for (size_t layer = 0; layer < types.size(); ++layer) {
-    if (types[layer] != "full_attention" && types[layer] != "linear_attention") {
-      root.fail_value("layer_types", "full_attention or linear_attention for each layer");
-    }
-    config.recurrent_layers[layer] = types[layer] == "linear_attention";
-  }
+  if (config.recurrent_layers.empty()) config.recurrent_layers = all_but_each_last(interval, config.layers);
 }
 
 void read_hybrid(const JsonSection& root, ModelConfig& config) {
@@ -101,7 +83,8 @@ void read_gguf(const GgufFile& file, const std::string& prefix, ModelConfig& con
                   .v_dim = file.get_int(prefix + ".ssm.inner_size") / std::max<int64_t>(1, v_heads),
                   .taps = file.get_int(prefix + ".ssm.conv_kernel"),
                   .negative_decay = true};
-  alternate(std::max<int64_t>(1, file.find_int(prefix + ".full_attention_interval").value_or(kInterval)), config);
+  const int64_t interval = file.find_int(prefix + ".full_attention_interval").value_or(kInterval);
+  config.recurrent_layers = all_but_each_last(std::max<int64_t>(1, interval), config.layers);
   config.rotated_channels = file.get_int(prefix + ".rope.dimension_count");
   ExpertConfig& expert = config.expert;
   expert.shared_experts = 1;

@@ -42,12 +42,12 @@ std::vector<float> attended(const LayerCache& layer, int64_t q_len, int64_t posi
 }
 
 TEST(SlidingWindow, SaysWhatAQuerySees) {
-  EXPECT_EQ(oldest_seen(windowed(0), 1000), 0);
-  EXPECT_EQ(oldest_seen(windowed(512), 511), 0);
-  EXPECT_EQ(oldest_seen(windowed(512), 512), 1);
-  EXPECT_EQ(oldest_seen(windowed(512, true), 511), 0);
-  EXPECT_EQ(oldest_seen(windowed(512, true), 512), 512);
-  EXPECT_EQ(oldest_seen(windowed(512, true), 1535), 1024);
+  EXPECT_EQ(oldest_seen(0, false, 1000), 0);
+  EXPECT_EQ(oldest_seen(512, false, 511), 0);
+  EXPECT_EQ(oldest_seen(512, false, 512), 1);
+  EXPECT_EQ(oldest_seen(512, true, 511), 0);
+  EXPECT_EQ(oldest_seen(512, true, 512), 512);
+  EXPECT_EQ(oldest_seen(512, true, 1535), 1024);
 }
 
 /// Passes of different lengths, some taken back, on a layer that releases before each of them and on one that never

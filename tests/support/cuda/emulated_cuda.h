@@ -11,7 +11,8 @@
 // There is one device, or as many as the variable KVARENA_EMULATED_DEVICES lists sizes of memory in bytes
 // ("1000000,1000000"). Then each has its memory apart: a kernel that reads or writes another device's ends the program.
 //
-// What is given to a stream runs some time later, drawn from the same seed: at the latest when somebody waits for it.
+// Work of a stream runs some time after it was given, drawn from the same seed: at the latest when somebody waits for
+// it.
 // So a stream that reads what another has not been told to wait for, or a host that writes to pinned memory too early,
 // shows as a wrong result as well. The default stream is each thread's own. One thread at a time is in here.
 
