@@ -61,18 +61,19 @@ void each_part(const AttentionItem& item, const Visit& visit) {
   }
 }
 
-/// Calls visit(item) for each item of a plan, in place of those that are gathered for this use the items of what was.
+/// Calls visit(item, queries) for each item of a plan, in place of those that are gathered for this use the items of
+/// what was, with the plan's queries or those of its rows that the gathered items are for.
 template <class Visit>
 void each_item(const AttentionPlan& plan, const Visit& visit) {
   for (const AttentionItem& item : plan.items) {
     if (!item.gather) {
-      visit(item);
+      visit(item, plan.queries);
       continue;
     }
     const std::unique_ptr<Segment> gathered = item.gather();
     AttentionPlan own{.queries = plan.queries, .items = {}, .columns = item.column};
     gathered->plan(plan.queries, own);
-    for (const AttentionItem& each : own.items) visit(each);
+    for (const AttentionItem& each : own.items) visit(each, own.queries);
   }
 }
 
@@ -380,17 +381,18 @@ void read_part(const AttentionItem& item, const Part& part, int64_t kv_head, Cel
 }  // namespace
 
 void attend(const AttentionPlan& plan, const kernels::AttentionState& state, kernels::AttentionReader* reader) {
-  each_item(plan, [&](const AttentionItem& item) {
-    attend_item(item, plan.queries, state, &item == &plan.items.back() ? reader : nullptr);
+  each_item(plan, [&](const AttentionItem& item, const LayerQueries& queries) {
+    const kernels::AttentionState to = rows_from(state, item.from->shape(), queries.position - plan.queries.position);
+    attend_item(item, queries, to, &item == &plan.items.back() ? reader : nullptr);
   });
 }
 
 void add_probabilities(const AttentionPlan& plan, const float* lse, float* sums, int64_t row_stride) {
-  each_item(plan, [&](const AttentionItem& item) {
+  each_item(plan, [&](const AttentionItem& item, const LayerQueries& rows) {
     std::vector<float> mapped;
-    const LayerQueries queries = queries_of(item, plan.queries, mapped);
+    const LayerQueries queries = queries_of(item, rows, mapped);
     if (queries.q_len <= 0) return;
-    const float* const own = lse + item.first_row * item.from->shape().q_heads;
+    const float* const own = lse + (queries.position - plan.queries.position) * item.from->shape().q_heads;
     const ItemSums to(item, sums, row_stride);
     if (mirror_adds(item, queries, own, to)) return;
     const std::vector<std::vector<int32_t>> positions = positions_of(item);
@@ -399,7 +401,7 @@ void add_probabilities(const AttentionPlan& plan, const float* lse, float* sums,
 }
 
 void read(const AttentionPlan& plan, int64_t kv_head, float* keys, float* values) {
-  each_item(plan, [&](const AttentionItem& item) {
+  each_item(plan, [&](const AttentionItem& item, const LayerQueries& /*queries*/) {
     each_part(item, [&](const Part& part) {
       if (keys != nullptr) read_part(item, part, kv_head, CellKind::keys, keys);
       if (values != nullptr) read_part(item, part, kv_head, CellKind::values, values);

@@ -27,6 +27,10 @@ const char* purpose(Family family) {
       return "The whole cache stays, on some tier; each step attends to the few entries that matter. Resident bytes "
              "and "
              "bytes moved are counted apart.";
+    case Family::prefill:
+      return "The prompt's queries attend to some of the entries before them, so that the first token comes sooner. "
+             "The "
+             "whole cache stays, and what follows the prompt attends to all of it.";
     case Family::reuse:
       return "Entries computed for an earlier prompt serve this one, at other positions, with some of them computed "
              "anew. Judged by what is recomputed, time to first token and the answers.";

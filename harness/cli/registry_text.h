@@ -22,7 +22,7 @@ namespace kvarena::cli {
 [[nodiscard]] Rows fact_rows(const std::vector<std::pair<std::string, std::string>>& facts);
 
 /// Families in the order in which they are listed.
-inline constexpr std::array kFamilies{Family::reference, Family::compression, Family::retrieval,
+inline constexpr std::array kFamilies{Family::reference, Family::compression, Family::retrieval,   Family::prefill,
                                       Family::reuse,     Family::eviction,    Family::verification};
 
 /// Names of the observations that the method asks the backend for, with its default settings.

@@ -43,6 +43,7 @@ const char* to_string(Family family) {
     case Family::reference: return "reference";
     case Family::compression: return "compression";
     case Family::retrieval: return "retrieval";
+    case Family::prefill: return "prefill";
     case Family::reuse: return "reuse";
     case Family::eviction: return "eviction";
     case Family::verification: return "verification";

@@ -21,7 +21,7 @@
 
 namespace kvarena {
 
-enum class Family { reference, compression, retrieval, reuse, eviction, verification };
+enum class Family { reference, compression, retrieval, prefill, reuse, eviction, verification };
 [[nodiscard]] const char* to_string(Family family);
 
 /// The prompt read a second time over its own full cache: the model is asked to repeat it, chunk by chunk, and what

@@ -50,9 +50,10 @@ std::unique_ptr<Method> Method::build(const json& spec, const std::string& place
   if (!found.empty()) return method;
   method->check(place, problems);
   method->layers().check(place, problems);
-  if (entry->family == Family::retrieval && method->layers().only_sliding()) {
+  const bool attends_to_less = entry->family == Family::retrieval || entry->family == Family::prefill;
+  if (attends_to_less && method->layers().only_sliding()) {
     problems.push_back(describe({.place = place + ".layers",
-                                 .found = "\"sliding\" for a method that retrieves",
+                                 .found = "\"sliding\" for a method that attends to some of the entries",
                                  .expected = "layers that see everything: those with a window attend to few entries",
                                  .action = "leave \"layers\" out"}));
   }
@@ -62,7 +63,7 @@ std::unique_ptr<Method> Method::build(const json& spec, const std::string& place
 namespace detail {
 
 RegisterMethod::RegisterMethod(MethodEntry entry) {
-  if (entry.family == Family::compression || entry.family == Family::retrieval) {
+  if (entry.family == Family::compression || entry.family == Family::retrieval || entry.family == Family::prefill) {
     entry.create = [plain = std::move(entry.create)] {
       auto method = plain();
       if (method->can_leave_layers_out()) method->choose_layers();

@@ -51,6 +51,7 @@ inline json active_settings(const MethodEntry& entry) {
   if (entry.info.name == "simlayerkv") spec.update({{"threshold", 0.01}, {"recent", 100}});
   if (entry.info.name == "less_is_more") spec["dense_layers"] = 0;  // of three layers the last one would choose
   for (const ParameterInfo& parameter : entry.parameters()) {
+    if (parameter.name == "local" && entry.family == Family::prefill) spec.update({{"sinks", 16}, {"local", 64}});
     if (parameter.name == "keep") spec["keep"] = 0.5;
     if (parameter.name == "draft_model") spec["draft_model"] = drafting_model();
     if (parameter.name == "chunk" && entry.family == Family::reuse) spec["chunk"] = 64;

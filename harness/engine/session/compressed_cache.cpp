@@ -13,7 +13,8 @@
 namespace kvarena {
 namespace {
 
-/// The prompt through the model under the method's own attention, `most` tokens at a time.
+/// The prompt through the model under the method's own attention, `most` tokens at a time and the last one by itself,
+/// or all of it at once.
 PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method& method, int64_t most,
                         Activity& activity) {
   const auto start = std::chrono::steady_clock::now();
@@ -23,11 +24,11 @@ PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method&
   MethodHooks hooks(method, activity, n, prompt.model.get());
   while (state.cache.length < n) {
     const int64_t left = n - state.cache.length;
-    const int64_t count = left == 1 ? 1 : std::min(most, left - 1);
+    const int64_t count = most == kWholePrompt || left == 1 ? left : std::min(most, left - 1);
     const SequencePass pass{.tokens = std::span(prompt.tokens).subspan(state.cache.length, count),
                             .cache = &state.cache,
                             .hooks = &hooks,
-                            .logits = left == 1 ? LogitsRows::last : LogitsRows::none};
+                            .logits = count == left ? LogitsRows::last : LogitsRows::none};
     const std::span<const float> logits = model.forward({&pass, 1});
     state.logits.assign(logits.begin(), logits.end());
   }
