@@ -3,13 +3,15 @@
 //   kvarena-backend-bench                       KVARENA_BENCH_MODEL=path OMP_NUM_THREADS=2 kvarena-backend-bench
 //
 // decode: one token at a depth; batch: 16 sequences a pass; prefill: a prompt in chunks of 512. Bytes are all weights
-// and all cache entries that a pass must read once, so of_read is the share of the byte ceiling that was reached.
+// and all cache entries that a pass must read once, so of_read is the share of the byte ceiling that was reached; a
+// layer with a sliding window is counted for its window only.
 
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
 
+#include "harness/cache/sliding_window.h"
 #include "harness/core/home.h"
 #include "harness/model/open_model.h"
 #include "harness/model/transformer.h"
@@ -42,7 +44,7 @@ Transformer& model(std::optional<DType> weights, Arithmetic arithmetic) {
   return *found;
 }
 
-/// A cache of `depth` made-up entries in every layer.
+/// A cache of `depth` made-up entries in every layer, without those that a sliding window has left behind.
 KvCache filled_cache(const Transformer& model, int64_t depth) {
   KvCache cache = model.make_cache();
   constexpr int64_t piece = 512;
@@ -50,11 +52,18 @@ KvCache filled_cache(const Transformer& model, int64_t depth) {
     const int64_t row = layer.shape().kv_heads * layer.shape().head_dim;
     const std::vector<float> entries = numbers(piece * row, 3);
     for (int64_t done = 0; done < depth; done += piece) {
-      layer.append(entries.data(), entries.data(), std::min(piece, depth - done), row, done);
+      const int64_t count = std::min(piece, depth - done);
+      layer.append(entries.data(), entries.data(), count, row, done);
+      release_unseen(layer, done + count);
     }
   }
   cache.length = depth;
   return cache;
+}
+
+/// Entries of a layer that a query at `position` sees.
+int64_t seen(const LayerShape& shape, int64_t position) {
+  return position + 1 - oldest_seen(shape.window, shape.chunked, position);
 }
 
 /// `sequences` decode one token each at `depth`, which they keep.
@@ -67,7 +76,9 @@ void decode_bench(benchmark::State& state, std::optional<DType> weights, Arithme
   std::vector<SequencePass> batch;
   for (KvCache& cache : caches) batch.push_back({.tokens = token, .cache = &cache});
   int64_t cache_bytes = 0;
-  for (const KvCache& cache : caches) cache_bytes += cache.bytes();
+  for (const LayerCache& layer : caches.front().layers) {
+    cache_bytes += sequences * seen(layer.shape(), depth) * layer.shape().entry_bytes();
+  }
   Yardstick yardstick(state);
   for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(backend.forward(batch).data());
@@ -97,18 +108,23 @@ void prefill_bench(benchmark::State& state, std::optional<DType> weights, Arithm
   // Two operations a weight and token, and four a channel of each causal pair of query and key.
   const ModelConfig& config = backend.config();
   const int64_t weights_used = backend.weight_numbers() - config.vocab_size * config.hidden_size;
-  const int64_t pairs = n * (n + 1) / 2 * config.layers * config.q_heads * config.head_dim;
+  int64_t pairs = 0;
+  for (int64_t layer = 0; layer < config.cached_layers(); ++layer) {
+    const LayerShape& shape = backend.layer_shape(layer);
+    for (int64_t position = 0; position < n; ++position)
+      pairs += seen(shape, position) * shape.q_heads * shape.head_dim;
+  }
   yardstick.report(0, 2 * n * weights_used + 4 * pairs);
   state.counters["tokens/s"] =
       benchmark::Counter(static_cast<double>(n), benchmark::Counter::kIsIterationInvariantRate);
 }
 
 void depths(benchmark::internal::Benchmark* b) {
-  for (const int64_t depth : {0, 2048, 4096, 8192}) b->Args({depth, 1});
+  for (const int64_t depth : {0, 2048, 4096, 8192, 32512}) b->Args({depth, 1});
   b->Args({2048, 16})->ArgNames({"depth", "sequences"})->UseRealTime()->Unit(benchmark::kMillisecond);
 }
 void prompts(benchmark::internal::Benchmark* b) {
-  b->Arg(512)->Arg(8192)->ArgName("tokens")->UseRealTime()->Unit(benchmark::kMillisecond);
+  b->Arg(512)->Arg(2048)->Arg(8192)->Arg(32768)->ArgName("tokens")->UseRealTime()->Unit(benchmark::kMillisecond);
 }
 BENCHMARK_CAPTURE(decode_bench, f32, DType::f32)->Apply(depths);
 BENCHMARK_CAPTURE(prefill_bench, f32, DType::f32)->Apply(prompts);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -30,6 +31,22 @@ float distance(std::span<const float> logits, const json& row) {
   return largest;
 }
 
+/// The prompt of a case: a text, or sentences that differ and an end.
+std::string prompt_of(const json& one) {
+  if (one.contains("text")) return one["text"];
+  constexpr std::array kPlaces{"harbour",         "library", "mountain hut", "market", "observatory",
+                               "railway station", "garden",  "museum",       "mill"};
+  constexpr std::array kKeepers{"Ada",   "Bruno", "Chiara", "Dmitri", "Elif", "Farid",
+                                "Greta", "Hiro",  "Ines",   "Jonas",  "Keiko"};
+  std::string text;
+  for (size_t i = 0; i < one["sentences"].get<size_t>(); ++i) {
+    text +=
+        fmt::format("In the year {}, the keeper of the {} was {}, who wrote {} pages about the weather and the {}. ",
+                    1801 + i, kPlaces[i % 9], kKeepers[i % 11], i * 37 % 101, kPlaces[(i * 5 + 2) % 9]);
+  }
+  return text + one["end"].get<std::string>();
+}
+
 TEST(Gemma3, PromptsOfAllLengthsGetTheLogitsAndTheAnswersOfTransformers) {
   if (!std::filesystem::exists(testing::gemma3_file())) {
     GTEST_SKIP() << testing::gemma3_file() << " is absent: run scripts/setup --gemma";
@@ -39,20 +56,23 @@ TEST(Gemma3, PromptsOfAllLengthsGetTheLogitsAndTheAnswersOfTransformers) {
   Transformer model(opened.config, *opened.checkpoint,
                     TransformerOptions{.weights = kernels::DType::f32, .cache = kernels::DType::f32});
   for (const json& one : golden["cases"]) {
-    const auto tokens = one["tokens"].get<std::vector<int32_t>>();
-    SCOPED_TRACE(fmt::format("{} tokens", tokens.size()));
-    EXPECT_EQ(opened.tokenizer->encode(one["prompt"].get<std::string>()), tokens);
+    const auto count = one["tokens"].get<size_t>();
+    SCOPED_TRACE(fmt::format("{} tokens", count));
+    const std::vector<int32_t> tokens = opened.tokenizer->encode(prompt_of(one));
+    ASSERT_EQ(tokens.size(), count);
+    const auto last = one["last"].get<std::vector<int32_t>>();
+    ASSERT_TRUE(std::equal(last.rbegin(), last.rend(), tokens.rbegin()));
     KvCache cache = model.make_cache();
     std::span<const float> logits;
     for (const json& row : one["rows"]) {
       const auto end = row["position"].get<int64_t>() + 1;
       while (cache.length < end) {  // in chunks of at most 512 tokens
-        const int64_t count = std::min<int64_t>(512, end - cache.length);
-        logits = feed(model, cache, std::span(tokens).subspan(cache.length, count));
+        const int64_t piece = std::min<int64_t>(512, end - cache.length);
+        logits = feed(model, cache, std::span(tokens).subspan(cache.length, piece));
       }
       const float apart = distance(logits, row);  // float32 sums over thousands of entries on both sides
-      EXPECT_LT(apart, 2e-3F) << "position " << row["position"];
-      RecordProperty(fmt::format("apart_{}_{}", tokens.size(), end - 1), fmt::format("{:.2e}", apart));
+      EXPECT_LT(apart, 5e-4F) << "position " << row["position"];
+      RecordProperty(fmt::format("apart_{}_{}", count, end - 1), fmt::format("{:.2e}", apart));
     }
     std::vector<int32_t> answer;
     for (const auto wanted = one["answer"].get<std::vector<int32_t>>(); answer.size() < wanted.size();) {
