@@ -11,6 +11,7 @@
 #include "harness/core/files.h"
 #include "harness/core/home.h"
 #include "harness/core/own_files.h"
+#include "harness/method/registry.h"
 #include "harness/model/safetensors.h"
 #include "kernels/common/dtype.h"
 
@@ -173,6 +174,15 @@ std::optional<fs::path> own_fitted(const FittedRequest& request, const std::stri
   return {};
 }
 
+std::string fit_command(const FittedRequest& request) {
+  const std::string command = "kvarena fit " + request.method;
+  for (const ParameterInfo& setting : find_method(request.method)->parameters()) {
+    const bool chooses = std::ranges::find(setting.choices, request.variant) != setting.choices.end();
+    if (chooses) return fmt::format("{}:{}={}", command, setting.name, request.variant);
+  }
+  return command;
+}
+
 FittedWeights find_fitted(const FittedRequest& request, const std::string& model_name, const std::string& fingerprint,
                           const std::vector<fs::path>& folders) {
   if (!request.path.empty()) {
@@ -183,14 +193,13 @@ FittedWeights find_fitted(const FittedRequest& request, const std::string& model
   const size_t files = candidates(stem, folders).size();
   std::vector<std::string> looked;
   for (const fs::path& folder : folders) looked.push_back((folder / "*" / (stem + ".safetensors")).string());
-  const std::string variant = request.variant.empty() ? "" : ":kind=" + request.variant;
   fail({.place = request.method,
         .found = files == 0 ? std::string("no fitted weights")
                             : fmt::format("fitted weights of {} other model(s) only", files),
         .expected = fmt::format("weights fitted on {} (fingerprint {}) at {}", model_name, fingerprint.substr(0, 12),
                                 fmt::join(looked, " or ")),
-        .action = fmt::format("fit them with `kvarena fit {}{} --model ... --data ...`, or name a file in \"weights\"",
-                              request.method, variant)});
+        .action = fmt::format("fit them with `{} --model ... --data ...`, or name a file in \"weights\"",
+                              fit_command(request))});
 }
 
 }  // namespace kvarena

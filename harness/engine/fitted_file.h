@@ -34,6 +34,9 @@ void write_fitted(const std::filesystem::path& file, FittedWeights weights, bool
                                                               const std::string& fingerprint,
                                                               const std::vector<std::filesystem::path>& folders);
 
+/// "kvarena fit METHOD:setting=variant", which makes what a request asks for.
+[[nodiscard]] std::string fit_command(const FittedRequest& request);
+
 /// The artifact that a request asks for: its path, or own_fitted(). Throws UserError that says how to fit one when
 /// there is none.
 [[nodiscard]] FittedWeights find_fitted(const FittedRequest& request, const std::string& model_name,

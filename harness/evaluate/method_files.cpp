@@ -64,15 +64,6 @@ bool goes_without_fit(Method& method) {
   });
 }
 
-/// ":kind=linear": the setting that asks for a variant of the weights; "" where there is one only.
-std::string variant_setting(Method& method, const std::string& variant) {
-  for (const ParameterInfo& setting : settings_of(method)) {
-    const bool chosen = !setting.choices.empty() && json::parse(setting.default_json).get<std::string>() == variant;
-    if (chosen) return fmt::format(":{}={}", setting.name, variant);
-  }
-  return "";
-}
-
 /// The weights that are named `text` and are not there.
 MethodFile absent_file(const std::string& setting, const std::string& text, const fs::path& models) {
   const bool on_hub = is_hub_name(text) && text.find('/') != std::string::npos;
@@ -92,8 +83,7 @@ std::optional<MethodFile> fitted_file(Method& method, const std::string& setting
   }
   return MethodFile{.setting = setting,
                     .missing = fmt::format("weights of {} for {}", wanted.stem(), sources.model),
-                    .get = fmt::format("`kvarena fit {}{} --model {}`", wanted.method,
-                                       variant_setting(method, wanted.variant), sources.model)};
+                    .get = fmt::format("`{} --model {}`", fit_command(wanted), sources.model)};
 }
 
 void collect(const json& settings, const std::string& prefix, const FileSources& sources,

@@ -23,13 +23,13 @@ class FittedFile : public ::testing::Test {
   }
   ~FittedFile() override { fs::remove_all(folder_); }
 
-  [[nodiscard]] fs::path file() const { return folder_ / "tiny" / "some-linear.safetensors"; }
+  [[nodiscard]] fs::path file() const { return folder_ / "tiny" / "kvtc-per_layer.safetensors"; }
 
   void write(bool bf16 = false) const {
     FittedWeights weights;
     weights.tensors["layers.0.weight"] = {.shape = {2, 3}, .values = {1, 2, 3, 4, 5.25F, 1.0F / 3}};
     weights.tensors["layers.0.bias"] = {.shape = {2}, .values = {-1, 0.5F}};
-    weights.metadata = {{kFittedMethod, "some-linear"}, {kFittedFingerprint, "abc"}, {"seed", "3"}};
+    weights.metadata = {{kFittedMethod, "kvtc-per_layer"}, {kFittedFingerprint, "abc"}, {"seed", "3"}};
     write_fitted(file(), weights, bf16);
   }
 
@@ -69,13 +69,13 @@ TEST_F(FittedFile, EveryDamagedByteOfTheContentIsNoticed) {
 
 TEST_F(FittedFile, IsFoundByTheModelsFingerprintOrByItsPath) {
   write();
-  const FittedRequest request{.method = "some", .variant = "linear"};
+  const FittedRequest request{.method = "kvtc", .variant = "per_layer"};
   EXPECT_EQ(find_fitted(request, "Tiny", "abc", {folder_ / "absent", folder_}).place, file().string());
   const std::string refused = testing::error_of([&] { (void)find_fitted(request, "Tiny", "def", {folder_}); });
   EXPECT_NE(refused.find("other model"), std::string::npos) << refused;
-  EXPECT_NE(refused.find("kvarena fit some:kind=linear"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("kvarena fit kvtc:basis=per_layer"), std::string::npos) << refused;
   EXPECT_NE(refused.find("Tiny"), std::string::npos) << refused;
-  const FittedRequest by_path{.method = "some", .path = file().string()};
+  const FittedRequest by_path{.method = "kvtc", .path = file().string()};
   EXPECT_EQ(find_fitted(by_path, "Tiny", "def", {}).metadata.at(kFittedFingerprint), "abc");
 }
 
