@@ -18,6 +18,13 @@ constexpr std::array kArchitectures = {
     &kLlama, &kMistral, &kMixtral, &kQwen2,   &kQwen3, &kQwen3Moe, &kGemma3,    &kDeepSeekV2, &kDeepSeekV3, &kGptOss,
     &kPhi3,  &kGlm4,    &kGranite, &kSmolLm3, &kOlmo2, &kLlama4,   &kQwen3Next, &kQwen35,     &kQwen35Moe};
 
+/// The family whose name begins most like `name`, by three letters or more; "" where none does.
+std::string_view nearest_family(std::string_view name, const std::vector<std::string_view>& known) {
+  const auto alike = [&](std::string_view one) { return std::ranges::mismatch(one, name).in1 - one.begin(); };
+  const auto nearest = std::ranges::max_element(known, {}, alike);
+  return alike(*nearest) < 3 ? std::string_view() : *nearest;
+}
+
 }  // namespace
 
 std::span<const Architecture* const> architectures() { return kArchitectures; }
@@ -30,10 +37,12 @@ const Architecture& find_architecture(const std::string& place, const std::strin
     if (one->*by == name) return *one;
     known.push_back(one->*by);
   }
+  const std::string_view nearest = nearest_family(name, known);
   fail({.place = place,
         .found = fmt::format("\"{}\"", name),
         .expected = fmt::format("one of {}", fmt::join(known, ", ")),
-        .action = "the forward pass of another family differs; docs/models.md says how one is added"});
+        .action = fmt::format("{}the forward pass of another family differs; docs/models.md says how one is added",
+                              nearest.empty() ? "" : fmt::format("the nearest is {}; ", nearest))});
 }
 
 const Architecture& architecture_of(const ModelConfig& config) {

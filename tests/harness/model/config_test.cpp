@@ -121,7 +121,8 @@ TEST(ModelConfig, AModelThatSeesHasItsTextsDescriptionInASection) {
   EXPECT_TRUE(config.tie_embeddings);
   EXPECT_EQ(config.dtype, kernels::DType::bf16);
   // Another family's text goes by other names of tensors there.
-  expect_error({{"model_type", "gemma3"}, {"text_config", {{"model_type", "gemma3_text"}}}}, {"\"gemma3\""});
+  expect_error({{"model_type", "gemma3"}, {"text_config", {{"model_type", "gemma3_text"}}}},
+               {"\"gemma3\"", "the nearest is gemma3_text; "});
 }
 
 TEST(ModelConfig, SlidingWindowsHoldWhereTheFamilySays) {
