@@ -7,9 +7,11 @@ The build runs it. The result does not depend on the machine.
 import sys
 
 import make_instructions
+import make_long_contexts
 import make_longbench
 import make_others
 
 make_longbench.main(sys.argv[1])
 make_others.main(sys.argv[1])
 make_instructions.ifeval()
+make_long_contexts.main()

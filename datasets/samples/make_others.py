@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import random
-import uuid
 from fractions import Fraction
 
 import make_longbench
@@ -54,66 +53,6 @@ def longwriter():
     write_rows("longwriter/longwrite_ruler.jsonl",
                [{"prompt": f"Write a {n}-word history of a bridge.", "type": "Ruler", "length": n}
                 for n in (500, 2000, 8000)])
-
-
-HAY = "The lamp is lit. The door is shut. The kettle hums. Nothing else moves."
-
-
-def infinitebench():
-    def hidden(sentence, rng):
-        lines = [HAY] * 150
-        lines.insert(rng.randrange(151), sentence)
-        return "\n".join(lines)
-
-    rows = {task: [] for task in ("passkey", "number_string", "kv_retrieval", "math_find", "code_run")}
-    for n in range(5):
-        rng = random.Random(f"infinitebench {n}")
-        key = str(rng.randrange(10000, 99999))
-        rows["passkey"].append({"id": n, "context": hidden(f"The pass key is {key}. Remember it. {key} is the pass key.", rng),
-                                "input": "What is the pass key?", "answer": key, "options": []})
-        digits = "".join(str(rng.randrange(10)) for _ in range(10))
-        rows["number_string"].append({"id": n, "context": hidden(
-            f"The sequence of digits is {digits}. Remember it. {digits} is the sequence of digits.", rng),
-            "input": "What is the sequence of digits?", "answer": digits, "options": []})
-        pairs = [(str(uuid.UUID(int=rng.getrandbits(128))), str(uuid.UUID(int=rng.getrandbits(128)))) for _ in range(90)]
-        wanted, value = rng.choice(pairs)
-        rows["kv_retrieval"].append({"id": n, "context": "JSON data:\n" + json.dumps(dict(pairs)),
-                                     "input": f'\nKey: "{wanted}"\nThe value associated with the specified key is: ',
-                                     "answer": value, "options": []})
-        numbers = [rng.randrange(-99999, 100000) for _ in range(800)]
-        word, pick = [("largest", max), ("smallest", min)][n % 2]
-        rows["math_find"].append({"id": n, "context": str(numbers), "input":
-                                  f"You should answer with only one number, no other words. The {word} number of the list is: ",
-                                  "answer": pick(numbers), "options": []})
-        adds = [rng.randrange(-6, 7) for _ in range(150)]
-        code = [f"def func_0(x):\n    return x + {adds[0]}"]
-        code += [f"def func_{k}(x):\n    return func_{k - 1}(x) + {adds[k]}" for k in range(1, 150)]
-        x, k = rng.randrange(-9, 10), rng.randrange(3, 12)
-        rows["code_run"].append({"id": n, "context": "\n\n".join(code), "input":
-                                 f"Please give me the exact number of the return value of func_{k}({x}). Be concise.",
-                                 "answer": x + sum(adds[:k + 1]), "options": []})
-    for task, task_rows in rows.items():
-        write_rows(f"infinitebench/{task}.jsonl", task_rows)
-
-
-def scbench():
-    kv, affixes, novel = [], [], []
-    for n in range(3):
-        rng = random.Random(f"scbench {n}")
-        pairs = [(str(uuid.UUID(int=rng.getrandbits(128))), str(uuid.UUID(int=rng.getrandbits(128)))) for _ in range(90)]
-        kv.append({"id": n, "context": "JSON data:\n" + json.dumps(dict(pairs)), "multi_turns": [
-            {"input": f'\nKey: "{key}"\nThe value associated with the specified key is: ', "answer": value}
-            for key, value in rng.sample(pairs, 5)]})
-        words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=24)) for _ in range(240)]
-        affixes.append({"context": "\n".join(words), "multi_turns": [
-            {"input": f"Please find the string that starts with {word[:6]} and ends with {word[-6:]}.", "answer": word}
-            for word in rng.sample(words, 5)]})
-        places = towns(rng, 8)
-        novel.append({"id": n, "context": "\n\n".join(place.text(rng, 9) for place in places), "multi_turns": [
-            {"input": f"Who founded the {town.trade} of {town.name}?", "answer": town.founder}
-            for town in rng.sample(places, 5)]})
-    for task, rows in (("kv", kv), ("prefix_suffix", affixes), ("qa_eng", novel)):
-        write_rows(f"scbench/scbench_{task}.jsonl", rows)
 
 
 def graphwalks():
@@ -534,6 +473,6 @@ def swe_bench():
 def main(folder):
     global FOLDER
     FOLDER = folder
-    for make in (longbench_v2, longwriter, infinitebench, scbench, graphwalks, mrcr, babilong, gsm8k, competition_math, bfcl, complexfuncbench, longgenbench,
+    for make in (longbench_v2, longwriter, graphwalks, mrcr, babilong, gsm8k, competition_math, bfcl, complexfuncbench, longgenbench,
                  pisanitizer, traces, pg19, swe_bench):
         make()

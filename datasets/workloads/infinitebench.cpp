@@ -1,4 +1,4 @@
-// InfiniteBench (OpenBMB/InfiniteBench @88b3daa6): the generated tasks, with the prompts for open models.
+// InfiniteBench (OpenBMB/InfiniteBench @88b3daa6): all twelve tasks, with the prompts for open models.
 
 #include <fmt/format.h>
 
@@ -6,7 +6,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "datasets/choices.h"
 #include "datasets/prompt.h"
+#include "datasets/python_text.h"
 #include "datasets/records.h"
 #include "datasets/row_source.h"
 #include "harness/core/error.h"
@@ -35,7 +37,27 @@ constexpr Task kTasks[] = {
     {"code_run", "the value of a function that calls others", 5, 400,
      "There is a function called {func} in the following Python code.\n\n{context}\n\nPlease compute the exact value "
      "of "
-     "{func_call}. The value of {func_call} is"}};
+     "{func_call}. The value of {func_call} is"},
+    {"code_debug", "the one function of a repository that crashes", 5, 394,
+     "Following is a Python code where exactly one of the functions/methods has a deliberate error that makes it "
+     "crash.\n\n{context}\n\nOptions:\nA. {OPTION_A}\nB. {OPTION_B}\nC. {OPTION_C}\nD. {OPTION_D}\n\nThe correct "
+     "option is:"},
+    {"math_calc", "the running values of a long sum", 30000, 50,
+     "Let us calculate the intermediate values of an expression.\n\nExpression: 1 + 3 + 4\nValues: [1, 4, "
+     "8]\n\nExpression: 8 - 3 + 2 - 4\nValues: [8, 5, 7, 3]\n\nExpression: {context}\nValues:"},
+    {"longbook_sum_eng", "a summary of a novel", 1200, 103, "Summarize the book below.\n\n{context}\n\nSummary:"},
+    {"longbook_qa_eng", "a question about a novel", 40, 351,
+     "Read the book and answer the question. Be very concise in your answer.\n\n{context}\n\nQuestion: "
+     "{input}\nAnswer:"},
+    {"longbook_choice_eng", "a question about a novel, with four options", 40, 229,
+     "Read the book and answer the question.\n\n{context}\n\nQuestion: {input}\nA. {OPTION_A}\nB. {OPTION_B}\nC. "
+     "{OPTION_C}\nD. {OPTION_D}\n\nThe letter of the correct answer is"},
+    {"longbook_qa_chn", "a question about a Chinese novel", 40, 189,
+     "阅读以下书籍然后回答问题。\n\n{context}\n\n问题：{input}\n答案："},
+    {"longdialogue_qa_eng", "whose name is masked in a script", 40, 200,
+     "Below is a dialogue script where one random occurrence of a character name is replaced with \"$$MASK$$\", and "
+     "you should try to guess who that character is.\n\n{context}\n\nThe name that has been replaced with $$MASK$$ is "
+     "likely"}};
 
 // First match of "The .+ of" in lower case without its last three characters: "the largest number".
 std::string math_target(const std::string& input, const std::string& place) {
@@ -66,30 +88,40 @@ std::string function_call(const std::string& input, const std::string& place) {
   fail({.place = place, .found = input, .expected = "an input with a call such as func_5(-1)"});
 }
 
-std::string as_text(const Row& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+/// The answer; where there are options, with its letter (get_answer of src/eval_utils.py).
+Row label_of(const Row& row, const std::vector<std::string>& options, const std::string& place) {
+  const Row& answer = any_field(row, "answer", place);
+  if (options.empty() || (answer.is_array() && answer.size() == 2)) return answer;
+  const std::string text = python_text(answer.is_array() && !answer.empty() ? answer[0] : answer);
+  return Row::array({text, option_letter(options, text, place)});
+}
 
 bool fill(const Task& task, const Row& row, const std::string& place, Sample& sample) {
   const std::string name = task.name;
-  const std::string context = string_field(row, "context", place);
+  const std::string context = python_text(any_field(row, "context", place));
   const std::string input = string_field(row, "input", place);
   const std::string prefix =
       name == "math_find" ? fmt::format("What is {} in the following list?", math_target(input, place)) : "";
   const std::string call = name == "code_run" ? function_call(input, place) : "";
-  Rendered prompt = render(task.prompt, {{"context", context},
-                                         {"input", input},
-                                         {"prefix", prefix},
-                                         {"func", call.substr(0, call.find('('))},
-                                         {"func_call", call}});
-  sample.id = as_text(any_field(row, "id", place));
+  const bool chooses = std::string_view(task.prompt).find("{OPTION_A}") != std::string_view::npos;
+  const auto options = chooses ? options_field(row, place) : std::vector<std::string>{};
+  std::vector<Slot> slots = option_slots(options);
+  slots.insert(slots.end(), {{"context", context},
+                             {"input", input},
+                             {"prefix", prefix},
+                             {"func", std::string_view(call).substr(0, call.find('('))},
+                             {"func_call", call}});
+  Rendered prompt = render(task.prompt, slots);
+  sample.id = python_text(any_field(row, "id", place));
   sample.messages = {{"user", std::move(prompt.text)}};
   sample.question = {0, prompt.question};
-  const Row& answer = any_field(row, "answer", place);
-  if (answer.is_array()) {
-    for (const Row& one : answer) sample.references.push_back(as_text(one));
+  const Row label = label_of(row, options, place);
+  if (label.is_array()) {
+    for (const Row& one : label) sample.references.push_back(python_text(one));
   } else {
-    sample.references = {as_text(answer)};
+    sample.references = {python_text(label)};
   }
-  sample.extras = nlohmann::json{{"task", name}, {"label", answer}}.dump();
+  sample.extras = nlohmann::json{{"task", name}, {"label", label}}.dump();
   return true;
 }
 
@@ -123,7 +155,7 @@ class InfiniteBench final : public Workload {
                           .samples = task.rows,
                           .chat_template = false,
                           .generation = {.max_new_tokens = task.max_new_tokens},
-                          .truncation = TruncationRule::middle_halves},
+                          .truncation = TruncationRule::middle_joined},
                          [&task] { return std::make_unique<InfiniteBench>(task); });
   }
   return true;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "datasets/prompt.h"
+#include "datasets/python_text.h"
 #include "datasets/records.h"
 #include "datasets/row_source.h"
 
@@ -30,15 +31,11 @@ constexpr std::array<std::pair<const char*, const char*>, 6> kSlots = {{{"$DOC$"
                                                                         {"$C_C$", "choice_C"},
                                                                         {"$C_D$", "choice_D"}}};
 
-void replace_all(std::string& text, std::string_view what, const std::string& by) {
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) {
-    text.replace(at, what.size(), by);
-  }
-}
-
 // One slot after another, as the official code does: a document that contains "$Q$" is damaged there, and here.
 std::string fill_slots(std::string text, const Row& row, const std::string& place) {
-  for (const auto& [slot, field] : kSlots) replace_all(text, slot, strip(string_field(row, field, place)));
+  for (const auto& [slot, field] : kSlots) {
+    text = replace_all(std::move(text), slot, strip(string_field(row, field, place)));
+  }
   return text;
 }
 

@@ -1,3 +1,5 @@
+#include "metrics/text/infinitebench.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -256,26 +258,30 @@ json label_from(const MetricInput& input, const std::string& task) {
   return task == "kv_retrieval" && !label.empty() ? label[0] : label;
 }
 
-double score_task(const std::string& task, std::string_view prediction, const json& label, const std::string& model) {
+MetricScore score_infinitebench(const MetricInput& input) {
+  const std::string task = input.extras.value("task", "");
+  return {
+      infinitebench_score(task, input.prediction, label_from(input, task), input.extras.value("model_name", "generic")),
+      {},
+      {}};
+}
+
+json recompute(const json& row, const VectorContext&) {
+  return {{"expected",
+           infinitebench_score(row.at("task").get<std::string>(), row.at("prediction").get_ref<const std::string&>(),
+                               row.at("label"), row.value("model_name", "generic"))}};
+}
+
+}  // namespace
+
+double infinitebench_score(const std::string& task, std::string_view prediction, const json& label,
+                           const std::string& model) {
   try {
     return official_score(task, prediction, label, model);
   } catch (const Raised&) {
     return 0;
   }
 }
-
-MetricScore score_infinitebench(const MetricInput& input) {
-  const std::string task = input.extras.value("task", "");
-  return {
-      score_task(task, input.prediction, label_from(input, task), input.extras.value("model_name", "generic")), {}, {}};
-}
-
-json recompute(const json& row, const VectorContext&) {
-  return {{"expected", score_task(row.at("task").get<std::string>(), row.at("prediction").get_ref<const std::string&>(),
-                                  row.at("label"), row.value("model_name", "generic"))}};
-}
-
-}  // namespace
 
 KVARENA_METRIC(
     {.id = "infinitebench",

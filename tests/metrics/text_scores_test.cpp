@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "metrics/algorithms/code_functions.h"
 #include "metrics/algorithms/math_answers.h"
 #include "metrics/judge_prompt.h"
 #include "metrics/latency/memory.h"
@@ -46,6 +47,39 @@ TEST(NodeSetF1, IsThatOfLmEvaluationHarness) {
   for (const json& row : rows)
     EXPECT_NEAR(score("node_set_f1", row["prediction"], {row["nodes"].dump()}).score, row["f1"].get<double>(), 1e-12)
         << row;
+}
+
+const json& scbench_answers() {
+  static const json kAnswers =
+      json::parse(std::ifstream(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_scbench.json"));
+  return kAnswers;
+}
+
+TEST(ScBench, ScoresAsItsAuthorsCode) {
+  std::map<std::string, int> scored;
+  for (const json& row : scbench_answers()["answers"]) {
+    json extras = {{"task", row["task"]}, {"label", row.value("label", json())}};
+    if (row["task"] == "repoqa") {
+      extras["functions"] = scbench_answers()["functions"][row["language"].get<std::string>()];
+      for (const char* member : {"language", "name"}) extras[member] = row[member];
+    }
+    EXPECT_NEAR(score("scbench", row["prediction"], {}, extras).score, row["score"].get<double>(), 1e-12) << row;
+    ++scored[row["task"]];
+  }
+  EXPECT_EQ(scored.size(), 11u);
+  for (const auto& [task, count] : scored) EXPECT_GE(count, 20) << task;
+  EXPECT_THROW((void)score("scbench", "x", {}, {{"task", "novel"}, {"label", "x"}}), UserError);
+  EXPECT_THROW((void)score("scbench", "x", {"x"}, {{"task", "kv"}}), UserError);
+}
+
+TEST(ScBench, FindsTheFunctionOfAnAnswerThatTreeSitterFinds) {
+  for (const json& row : scbench_answers()["answers"]) {
+    if (row["task"] != "repoqa") continue;
+    const auto answer = row["prediction"].get<std::string>();
+    EXPECT_EQ(split_white_space(code_of_answer(answer, row["language"].get<std::string>())),
+              split_white_space(row["code"].get<std::string>()))
+        << answer;
+  }
 }
 
 TEST(BabiLong, FindsWhatTheAuthorsCodeFinds) {

@@ -1,0 +1,32 @@
+#include "datasets/python_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace kvarena::datasets {
+
+std::string python_text(const Row& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  if (value.is_null()) return "None";
+  if (!value.is_array()) return value.dump();
+  std::vector<std::string> parts;
+  for (const Row& item : value) {
+    std::string text = python_text(item);
+    const char* quote = text.find('\'') == std::string::npos ? "'" : "\"";
+    parts.push_back(item.is_string() ? quote + text + quote : std::move(text));
+  }
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+std::string replace_all(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+}  // namespace kvarena::datasets

@@ -1,0 +1,17 @@
+#pragma once
+// Texts as Python makes them, of which official prompts are made.
+
+#include <string>
+#include <string_view>
+
+#include "datasets/records.h"
+
+namespace kvarena::datasets {
+
+/// str(value), of a string, a number, a truth value, null or a list of these.
+[[nodiscard]] std::string python_text(const Row& value);
+
+/// text.replace(from, to); `from` is not empty.
+[[nodiscard]] std::string replace_all(std::string text, std::string_view from, std::string_view to);
+
+}  // namespace kvarena::datasets

@@ -1,0 +1,276 @@
+"""Files in the forms of InfiniteBench and SCBench: 20 rows a task, or as many questions about few contexts."""
+
+import json
+import random
+import string
+import uuid
+
+import source_files
+from invented import FIRST, TRADES, remark, towns, zh_towns
+from make_others import write_rows
+
+HAY = "The lamp is lit. The door is shut. The kettle hums. Nothing else moves."
+ROWS = 20
+CONTEXTS, TURNS = 6, 5
+
+
+def hidden(sentence, rng):
+    lines = [HAY] * 150
+    lines.insert(rng.randrange(151), sentence)
+    return "\n".join(lines)
+
+
+def key_values(rng):
+    """A JSON object of identifiers as text, and its pairs."""
+    pairs = [(str(uuid.UUID(int=rng.getrandbits(128))), str(uuid.UUID(int=rng.getrandbits(128)))) for _ in range(90)]
+    return "JSON data:\n" + json.dumps(dict(pairs)), pairs
+
+
+def asks_value(key):
+    return f'\nKey: "{key}"\nThe value associated with the specified key is: '
+
+
+def novel(rng):
+    """A text about towns, and five questions about it with their answers and three wrong ones."""
+    places = towns(rng, 8)
+    asked = []
+    for town in rng.sample(places, TURNS):
+        question, answers = rng.choice([
+            (f"Who founded the {town.trade} of {town.name}?", [town.founder] + [other.founder for other in places if other is not town]),
+            (f"Who leads the school of {town.name}?", [town.teacher] + [other.teacher for other in places if other is not town])])
+        options = answers[:4]
+        rng.shuffle(options)
+        asked.append({"input": question, "answer": answers[0], "options": options})
+    return "\n\n".join(place.text(rng, 9) for place in places), asked, places
+
+
+def zh_novel(rng):
+    places = zh_towns(rng, 16)
+    asked = [{"input": f"{town.name}的学校是谁创办的？", "answer": town.founder} for town in rng.sample(places, TURNS)]
+    return "\n".join(place.text(rng, 8) for place in places), asked
+
+
+def summary(places):
+    return "\n".join(f"In {town.name} the {town.trade} employs {town.workers} people." for town in places[:4])
+
+
+def passkey(rng):
+    key = str(rng.randrange(10000, 99999))
+    return {"context": hidden(f"The pass key is {key}. Remember it. {key} is the pass key.", rng), "input": "What is the pass key?",
+            "answer": key}
+
+
+def number_string(rng):
+    digits = "".join(rng.choices(string.digits, k=10))
+    return {"context": hidden(f"The sequence of digits is {digits}. Remember it. {digits} is the sequence of digits.", rng),
+            "input": "What is the sequence of digits?", "answer": digits}
+
+
+def kv_retrieval(rng):
+    text, pairs = key_values(rng)
+    key, value = rng.choice(pairs)
+    return {"context": text, "input": asks_value(key), "answer": value}
+
+
+def math_find(rng):
+    numbers = [rng.randrange(-99999, 100000) for _ in range(800)]
+    word, pick = rng.choice([("largest", max), ("smallest", min)])
+    return {"context": str(numbers), "answer": pick(numbers),
+            "input": f"You should answer with only one number, no other words. The {word} number of the list is: "}
+
+
+def code_run(rng):
+    adds = [rng.randrange(-6, 7) for _ in range(150)]
+    code = [f"def func_0(x):\n    return x + {adds[0]}"]
+    code += [f"def func_{k}(x):\n    return func_{k - 1}(x) + {adds[k]}" for k in range(1, 150)]
+    x, k = rng.randrange(-9, 10), rng.randrange(3, 12)
+    return {"context": "\n\n".join(code), "answer": x + sum(adds[:k + 1]),
+            "input": f"Please give me the exact number of the return value of func_{k}({x}). Be concise."}
+
+
+def functions(rng, language):
+    """Functions by name, each with what describes it."""
+    made = {}
+    for noun in rng.sample(source_files.NOUNS, 6):
+        for field in rng.sample(source_files.FIELDS, 9):
+            kind = rng.randrange(3)
+            made[source_files.function_name(language, kind, field)] = (source_files.function(language, kind, noun, field),
+                                                                       source_files.purpose(kind, noun, field))
+    return made
+
+
+def code_debug(rng):
+    """Functions of which one takes the length of nothing."""
+    made = functions(rng, "python")
+    options = rng.sample(sorted(made), 4)
+    answer = rng.choice(options)
+    code = [text.replace("):\n", "):\n    size = len(None)\n", 1) if name == answer else text for name, (text, _) in made.items()]
+    return {"context": "\n\n".join(code), "input": "Which function has the error?", "answer": [answer], "options": options}
+
+
+def math_calc(rng):
+    terms = [rng.randrange(1, 100) for _ in range(1200)]
+    signs = [1] + [rng.choice((1, -1)) for _ in terms[1:]]
+    values = [sum(sign * term for sign, term in zip(signs[:k], terms)) for k in range(1, len(terms) + 1)]
+    text = str(terms[0]) + "".join(f" {'+' if sign > 0 else '-'} {term}" for sign, term in zip(signs[1:], terms[1:]))
+    return {"context": text, "input": "", "answer": values}
+
+
+def longbook_sum_eng(rng):
+    text, _, places = novel(rng)
+    return {"context": text, "input": "", "answer": [summary(places)]}
+
+
+def longbook_qa_eng(rng):
+    text, asked, _ = novel(rng)
+    return {"context": text, "input": asked[0]["input"], "answer": [asked[0]["answer"]]}
+
+
+def longbook_choice_eng(rng):
+    text, asked, _ = novel(rng)
+    return {"context": text, **asked[0], "answer": [asked[0]["answer"]]}
+
+
+def longbook_qa_chn(rng):
+    text, asked = zh_novel(rng)
+    return {"context": text, "input": asked[0]["input"], "answer": [asked[0]["answer"]]}
+
+
+def longdialogue_qa_eng(rng):
+    """People who speak of their own trade in every line, one of them without a name once."""
+    speakers = list(zip(rng.sample(FIRST, 5), rng.sample(TRADES, 5)))
+    lines = [(name, f"At the {trade} we have no news. {remark(rng, 'this town')}") for name, trade in rng.choices(speakers, k=60)]
+    masked = rng.randrange(20, 60)
+    answer = lines[masked][0].upper()
+    return {"context": "\n\n".join(f"{'$$MASK$$' if k == masked else name.upper()}\n{text}" for k, (name, text) in enumerate(lines)),
+            "input": "Which character is $$MASK$$?", "answer": [answer]}
+
+
+def infinitebench():
+    for make in (passkey, number_string, kv_retrieval, math_find, code_run, code_debug, math_calc, longbook_sum_eng,
+                 longbook_qa_eng, longbook_choice_eng, longbook_qa_chn, longdialogue_qa_eng):
+        task = make.__name__
+        write_rows(f"infinitebench/{task}.jsonl",
+                   [{"id": n, "options": [], **make(random.Random(f"infinitebench {task} {n}"))} for n in range(ROWS)])
+
+
+def kv(rng, n):
+    text, pairs = key_values(rng)
+    return {"context": text, "multi_turns": [{"input": asks_value(key), "answer": value} for key, value in rng.sample(pairs, TURNS)]}
+
+
+def prefix_suffix(rng, n):
+    words = ["".join(rng.choices(string.ascii_lowercase, k=24)) for _ in range(240)]
+    return {"context": "\n".join(words), "multi_turns": [
+        {"input": f"Please find the string that starts with {word[:6]} and ends with {word[-6:]}.", "answer": word}
+        for word in rng.sample(words, TURNS)]}
+
+
+def vt(rng, n):
+    """Chains of assignments among other lines; who has a value is told by following them."""
+    lines, turns = [HAY] * 150, []
+    values = rng.sample(range(10000, 99999), TURNS)
+    names = ["".join(rng.choices(string.ascii_uppercase, k=5)) for _ in range(4 * TURNS)]
+    for k, value in enumerate(values):
+        chain = names[4 * k:4 * k + 4]
+        places = sorted(rng.sample(range(len(lines)), 4), reverse=True)
+        said = [f"VAR {chain[0]} = {value}"] + [f"VAR {name} = VAR {before}" for before, name in zip(chain, chain[1:])]
+        for place, line in zip(places, reversed(said)):
+            lines.insert(place, line)
+        turns.append({"input": f"Question: Find all variables that are assigned the value {value} in the text above.",
+                      "answer": chain})
+    return {"context": "\n".join(lines), "multi_turns": turns}
+
+
+def repoqa(rng, n):
+    """Functions in one of six languages, and what describes five of them."""
+    language = source_files.LANGUAGES[n % len(source_files.LANGUAGES)]
+    made = functions(rng, language)
+    turns = [{"input": f"Function Description: {about}", "answer": code, "name": name}
+             for name, (code, about) in rng.sample(sorted(made.items()), TURNS)]
+    return {"context": "\n\n".join(code for code, _ in made.values()), "multi_turns": turns, "lang": language,
+            "repo": f"kvarena/{language}"}
+
+
+def qa_eng(rng, n):
+    text, asked, _ = novel(rng)
+    return {"context": text, "multi_turns": [{"input": each["input"], "answer": each["answer"]} for each in asked]}
+
+
+def qa_chn(rng, n):
+    text, asked = zh_novel(rng)
+    return {"context": text, "multi_turns": asked}
+
+
+def choice_eng(rng, n):
+    text, asked, _ = novel(rng)
+    return {"context": text, "multi_turns": asked}
+
+
+def many_shot(rng, n):
+    """Remarks with the letter of the town that they are of."""
+    places = [town.name for town in towns(rng, 4)]
+    shots = [(remark(rng, places[letter]), letter) for letter in rng.choices(range(4), k=70)]
+    form = "Which town is meant?\nOptions: {}\nText: {}\nAnswer: {}"
+    options = " ".join(f"({'ABCD'[k]}) {place}" for k, place in enumerate(places))
+    asked = [(remark(rng, places[letter]), letter) for letter in rng.choices(range(4), k=TURNS)]
+    return {"context": "\n\n".join(form.format(options, text, "ABCD"[letter]) for text, letter in shots), "task": "towns",
+            "multi_turns": [{"input": form.format(options, text, "").rstrip(), "answer": "ABCD"[letter]} for text, letter in asked]}
+
+
+def reports(rng):
+    """Several reports one after the other, a turn for the summary of each."""
+    parts, turns = [], []
+    for k in range(TURNS):
+        places = towns(rng, 4)
+        parts.append(f"Report {k + 1}\n\n" + "\n\n".join(place.text(rng, 4) for place in places))
+        turns.append({"input": f"Please summarize report {k + 1}.", "answer": summary(places)})
+    return parts, turns
+
+
+def summary_turns(rng, n):
+    parts, turns = reports(rng)
+    return {"context": "\n\n".join(parts), "multi_turns": turns}
+
+
+def summary_with_needles(rng, n):
+    parts, turns = reports(rng)
+    for k in range(TURNS):
+        turns[k]["task"] = "scbench_summary"
+        if k % 2:
+            key = str(rng.randrange(10000, 99999))
+            parts[k] += f"\n\nThe pass key of report {k + 1} is {key}. Remember it."
+            turns[k] = {"input": f"What is the pass key of report {k + 1}?", "answer": key, "task": "scbench_passkey"}
+    return {"context": "\n\n".join(parts), "multi_turns": turns}
+
+
+def mf(rng, n):
+    numbers = rng.sample(range(1, 100000), 800)
+    middle = sorted(numbers[:-1])[399]
+    asked = [("largest number", max(numbers)), ("smallest number", min(numbers)), ("second largest number", sorted(numbers)[-2]),
+             ("second smallest number", sorted(numbers)[1]), ("median of all numbers but the last", middle)]
+    return {"context": numbers, "multi_turns": [
+        {"input": f"You should answer with only one number, no other words. The {what} of the list is: ", "answer": number}
+        for what, number in asked]}
+
+
+def repoqa_and_kv(rng, n):
+    row, (text, pairs) = repoqa(rng, n), key_values(rng)
+    turns = [{**turn, "task": "scbench_repoqa"} for turn in row["multi_turns"]]
+    for k in (1, 3):
+        key, value = pairs[40 + k]
+        turns[k] = {"input": asks_value(key), "answer": value, "name": None, "task": "scbench_kv"}
+    return {**row, "context": row["context"] + "\n\n" + text, "multi_turns": turns}
+
+
+def scbench():
+    for make in (kv, prefix_suffix, vt, repoqa, qa_eng, qa_chn, choice_eng, many_shot, summary_turns, mf, summary_with_needles,
+                 repoqa_and_kv):
+        task = make.__name__.removesuffix("_turns")
+        write_rows(f"scbench/scbench_{task}.jsonl",
+                   [{"id": n, **make(random.Random(f"scbench {task} {n}"), n)} for n in range(CONTEXTS)])
+
+
+def main():
+    infinitebench()
+    scbench()
