@@ -5,20 +5,16 @@
 #include <numeric>
 
 namespace kvarena::datasets {
-namespace {
-
-double linspace(double min, double max, int64_t count, int64_t i) {
+double niah_linspace(double min, double max, int64_t count, int64_t i) {
   if (count == 1) return min;
   if (i + 1 == count) return max;  // numpy sets the end exactly
   return min + static_cast<double>(i) * ((max - min) / static_cast<double>(count - 1));
 }
 
-}  // namespace
-
 std::vector<int64_t> niah_linear_grid(double min, double max, int64_t count) {
   std::vector<int64_t> grid;
   for (int64_t i = 0; i < count; ++i) {
-    grid.push_back(static_cast<int64_t>(std::nearbyint(linspace(min, max, count, i))));
+    grid.push_back(static_cast<int64_t>(std::nearbyint(niah_linspace(min, max, count, i))));
   }
   return grid;
 }
@@ -26,7 +22,7 @@ std::vector<int64_t> niah_linear_grid(double min, double max, int64_t count) {
 std::vector<double> niah_sigmoid_depths(double min, double max, int64_t count) {
   std::vector<double> depths;
   for (int64_t i = 0; i < count; ++i) {
-    const double x = linspace(min, max, count, i);
+    const double x = niah_linspace(min, max, count, i);
     const bool end = x == 0 || x == 100;
     depths.push_back(end ? x : std::nearbyint(1000 * (100 / (1 + std::exp(0.1 * (x - 50))))) / 1000);
   }

@@ -9,6 +9,9 @@
 
 namespace kvarena::datasets {
 
+/// numpy: linspace(min, max, count)[i].
+[[nodiscard]] double niah_linspace(double min, double max, int64_t count, int64_t i);
+
 /// numpy: round(linspace(min, max, count)), halves to even. count 1 gives min.
 [[nodiscard]] std::vector<int64_t> niah_linear_grid(double min, double max, int64_t count);
 

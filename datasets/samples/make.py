@@ -9,9 +9,11 @@ import sys
 import make_instructions
 import make_long_contexts
 import make_longbench
+import make_nolima
 import make_others
 
 make_longbench.main(sys.argv[1])
 make_others.main(sys.argv[1])
 make_instructions.ifeval()
 make_long_contexts.main()
+make_nolima.main()

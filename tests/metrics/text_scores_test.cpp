@@ -82,6 +82,14 @@ TEST(ScBench, FindsTheFunctionOfAnAnswerThatTreeSitterFinds) {
   }
 }
 
+TEST(Contains, IsTheRuleOfNoLiMasEvaluation) {
+  const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_nolima.json";
+  const json fixture = json::parse(std::ifstream(vectors));
+  ASSERT_GE(fixture["verdicts"].size(), 7u);
+  for (const json& row : fixture["verdicts"])
+    EXPECT_EQ(score("contains", row[0], {fixture["gold"]}).score, row[1].get<double>()) << row;
+}
+
 TEST(BabiLong, FindsWhatTheAuthorsCodeFinds) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_babilong.json";
   const json rows = json::parse(std::ifstream(vectors));
