@@ -1,4 +1,5 @@
-"""Files in the forms of InfiniteBench and SCBench: 20 rows a task, or as many questions about few contexts."""
+"""Files in the forms of InfiniteBench, SCBench and LooGLE: 20 rows a task, or as many questions about few
+contexts."""
 
 import json
 import random
@@ -271,6 +272,41 @@ def scbench():
                    [{"id": n, **make(random.Random(f"scbench {task} {n}"), n)} for n in range(CONTEXTS)])
 
 
+def shortdep_qa(rng):
+    text, asked, _ = novel(rng)
+    return text, [{"Q": each["input"], "A": each["answer"], "S": []} for each in asked]
+
+
+def longdep_qa(rng):
+    """Questions over two towns."""
+    text, _, places = novel(rng)
+    return text, [{"Q": f"Which library holds more books, that of {a.name} or that of {b.name}?",
+                   "A": f"That of {max(a, b, key=lambda town: town.books).name}.", "S": [], "type": "comprehension_and_reasoning"}
+                  for a, b in zip(places, places[1:TURNS + 1])]
+
+
+def shortdep_cloze(rng):
+    text, _, places = novel(rng)
+    return text, [{"Q": f"The {town.trade} of <mask-0> was founded by <mask-1> in {town.founded}.", "S": [],
+                   "A": {"<mask-0>": town.name, "<mask-1>": town.founder}} for town in places[:TURNS]]
+
+
+def longdep_summarization(rng):
+    text, _, places = novel(rng)
+    return text, summary(places)
+
+
+def loogle():
+    for make, count in ((shortdep_qa, CONTEXTS), (longdep_qa, CONTEXTS), (shortdep_cloze, CONTEXTS), (longdep_summarization, ROWS)):
+        rows = []
+        for n in range(count):
+            text, asked = make(random.Random(f"loogle {make.__name__} {n}"))
+            pairs, output = ("none", asked) if isinstance(asked, str) else (asked, "none")
+            rows.append({"input": text, "title": f"kvarena-{n}", "qa_pairs": pairs, "output": output})
+        write_rows(f"loogle/{make.__name__}.jsonl", rows)
+
+
 def main():
     infinitebench()
     scbench()
+    loogle()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <span>
 
@@ -47,6 +48,14 @@ double sentence_bleu(const std::vector<std::string>& prediction, const std::vect
     sum += std::log(found / ngrams_in(words, n)) / kLongest;
   }
   return std::exp(sum) * brevity_penalty(words, static_cast<double>(reference.size()));
+}
+
+double ngram_bleu(const std::vector<std::string>& prediction, const std::vector<std::string>& reference, size_t n) {
+  if (matches(prediction, reference, 1) == 0) return 0;
+  const auto words = static_cast<double>(prediction.size());
+  const auto found = static_cast<double>(matches(prediction, reference, n));
+  const double share = found > 0 ? found / ngrams_in(words, n) : std::numeric_limits<double>::min();
+  return share * brevity_penalty(words, static_cast<double>(reference.size()));
 }
 
 }  // namespace kvarena::metrics

@@ -11,4 +11,10 @@ namespace kvarena::metrics {
 [[nodiscard]] double sentence_bleu(const std::vector<std::string>& prediction,
                                    const std::vector<std::string>& reference);
 
+/// sentence_bleu of nltk 3.9 with all weight on n-grams of `n` words, not smoothed: the share of the prediction's that
+/// the reference has, times the penalty of a prediction that is too short. Next to 0 without a common n-gram, 0 without
+/// a common word.
+[[nodiscard]] double ngram_bleu(const std::vector<std::string>& prediction, const std::vector<std::string>& reference,
+                                size_t n);
+
 }  // namespace kvarena::metrics

@@ -1,4 +1,4 @@
-// Prompts and labels of InfiniteBench and SCBench against their official code: the fixture and its script are
+// Prompts and labels of InfiniteBench, SCBench and LooGLE against their official code: the fixture and its script are
 // tests/golden/datasets_shared_context_prompts.
 #include "datasets/data_files.h"
 #include "harness/core/files.h"
@@ -66,6 +66,23 @@ TEST(ScBench, TurnsOfMixedTasksHaveTheirOwnBudgetsAndScorers) {
   EXPECT_EQ(of(1)["task"], "kv");
   EXPECT_FALSE(of(1).contains("functions"));
   EXPECT_EQ(samples[1].generation.max_new_tokens, 80);
+}
+
+TEST(LooGle, PromptsAreTheOfficialOnesAndQuestionsShareTheirText) {
+  const nlohmann::json& tasks = fixture().at("loogle");
+  ASSERT_EQ(tasks.size(), 4u);
+  for (const auto& [task, rows] : tasks.items()) {
+    const auto samples = all_samples("loogle/" + task, "{}", {.data_dir = samples_dir()});
+    ASSERT_GE(samples.size(), 20u);
+    ASSERT_EQ(samples.size(), rows.size());
+    for (size_t i = 0; i < samples.size(); ++i) {
+      EXPECT_EQ(digest(samples[i].messages.at(0).content), rows[i][0]) << task << "\n" << question_text(samples[i]);
+      if (task == "longdep_summarization") continue;
+      EXPECT_EQ(samples[i].id, std::to_string(i / 5) + "-" + std::to_string(i % 5));
+      EXPECT_EQ(samples[i].context, std::to_string(i / 5));
+      EXPECT_EQ(samples[i].question, samples[i - i % 5].question);
+    }
+  }
 }
 
 }  // namespace

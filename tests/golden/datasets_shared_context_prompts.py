@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """datasets_shared_context_prompts.py FOLDER: writes datasets_shared_context_prompts.json, the first 12 digits of the SHA-256
-of the prompt of every project-made row of InfiniteBench and SCBench, rendered by the official code, and of its label.
+of the prompt of every project-made row of InfiniteBench, SCBench and LooGLE, rendered by the official code, and of its label.
 
-FOLDER has checkouts by their own names: OpenBMB/InfiniteBench @88b3daa6 and microsoft/MInference @fb56c91. A prompt of
-SCBench's multi-turn mode is the conversation up to the turn, in a chat template of <role>...</role>; the blank that
+FOLDER has checkouts by their own names: OpenBMB/InfiniteBench @88b3daa6, microsoft/MInference @fb56c91 and
+bigai-nlco/LooGLE @6734382. A prompt of SCBench's multi-turn mode is the conversation up to the turn, in a chat template of <role>...</role>; the blank that
 stands behind "This paper" where an answer follows it is the project's.
 """
 
@@ -65,11 +65,21 @@ def scbench(samples):
     return found
 
 
+def loogle(samples):
+    forms = json.load(open(CHECKOUTS / "LooGLE/config/task2prompt.json", encoding="utf-8"))
+    found = {}
+    for path in sorted((samples / "loogle").iterdir()):
+        for row in rows_of(path):
+            for pair in [{"Q": "", "A": row["output"]}] if row["qa_pairs"] == "none" else row["qa_pairs"]:
+                found.setdefault(path.stem, []).append([digest(forms[path.stem].format(Q=pair["Q"], input=row["input"]))])
+    return found
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         samples = pathlib.Path(folder)
         subprocess.run([sys.executable, "-B", HERE / "../../datasets/samples/make.py", samples], check=True)
-        found = {"infinitebench": infinitebench(samples), "scbench": scbench(samples)}
+        found = {"infinitebench": infinitebench(samples), "scbench": scbench(samples), "loogle": loogle(samples)}
     pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps(found).replace("]], ", "]],\n") + "\n")
 
 

@@ -90,6 +90,27 @@ TEST(Contains, IsTheRuleOfNoLiMasEvaluation) {
     EXPECT_EQ(score("contains", row[0], {fixture["gold"]}).score, row[1].get<double>()) << row;
 }
 
+TEST(LooGle, ScoresAsItsAuthorsCode) {
+  const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_loogle.json";
+  const json fixture = json::parse(std::ifstream(vectors));
+  ASSERT_GE(fixture["texts"].size(), 50u);
+  ASSERT_GE(fixture["clozes"].size(), 20u);
+  for (const json& row : fixture["texts"]) {
+    const MetricScore found = score("loogle", row["prediction"], {row["reference"]});
+    EXPECT_NEAR(found.score, row["rouge"][2].get<double>(), 1e-12) << row;
+    EXPECT_NEAR(found.values.at("rouge_1_recall"), row["rouge"][0].get<double>(), 1e-12) << row;
+    EXPECT_NEAR(found.values.at("rouge_2_recall"), row["rouge"][1].get<double>(), 1e-12) << row;
+    EXPECT_NEAR(found.values.at("bleu_1"), row["bleu"][0].get<double>(), 1e-12) << row;
+    EXPECT_NEAR(found.values.at("bleu_4"), row["bleu"][1].get<double>(), 1e-12) << row;
+  }
+  for (const json& row : fixture["clozes"]) {
+    const MetricScore found = score("loogle_cloze", row["prediction"], {fixture["masks"].dump()});
+    EXPECT_NEAR(3 * found.score, row["exact"].get<double>(), 1e-12) << row;
+    EXPECT_NEAR(3 * found.values.at("partial_match"), row["partial"].get<double>(), 1e-12) << row;
+  }
+  EXPECT_THROW((void)score("loogle_cloze", "{}", {"Bob"}), UserError);
+}
+
 TEST(BabiLong, FindsWhatTheAuthorsCodeFinds) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_babilong.json";
   const json rows = json::parse(std::ifstream(vectors));
