@@ -1,5 +1,5 @@
-"""Files in the forms of InfiniteBench, SCBench and LooGLE: 20 rows a task, or as many questions about few
-contexts."""
+"""Files in the forms of InfiniteBench, SCBench, LooGLE and sets of multiple choice: 20 rows a task, or as many questions
+about few contexts."""
 
 import json
 import random
@@ -7,7 +7,7 @@ import string
 import uuid
 
 import source_files
-from invented import FIRST, TRADES, remark, towns, zh_towns
+from invented import FIRST, TRADES, people, remark, towns, zh_towns
 from make_others import write_rows
 
 HAY = "The lamp is lit. The door is shut. The kettle hums. Nothing else moves."
@@ -306,7 +306,59 @@ def loogle():
         write_rows(f"loogle/{make.__name__}.jsonl", rows)
 
 
+def quality():
+    rows = []
+    for n in range(CONTEXTS):
+        text, asked, _ = novel(random.Random(f"quality {n}"))
+        rows.append({"article_id": str(n), "set_unique_id": f"{n}_kvarena", "article": text, "questions": [
+            {"question": each["input"], "options": each["options"], "gold_label": 1 + each["options"].index(each["answer"]),
+             "difficult": k % 2} for k, each in enumerate(asked)]})
+    write_rows("quality/QuALITY.v1.0.1.htmlstripped.dev", rows)
+
+
+def longhealth():
+    """Letters about an invented patient: who wrote, when, what was measured."""
+    rows = []
+    for n in range(CONTEXTS):
+        rng = random.Random(f"longhealth {n}")
+        patient, *doctors = people(rng, TURNS + 1)
+        texts, questions = {}, []
+        for k, doctor in enumerate(doctors):
+            place, rate, weight = towns(rng, 1)[0], rng.randrange(48, 99), rng.randrange(52, 98)
+            texts[f"text_{k}"] = (f"{place.name} hospital, {place.month} {2001 + k}\n\nDear colleague,\n\nwe report on {patient}. "
+                                  f"{' '.join(remark(rng, place.name) for _ in range(9))} At the visit the pulse was {rate} a minute "
+                                  f"and the weight {weight} kg.\n\n{doctor}")
+            asked, answer, others = [(f"What was the pulse in {2001 + k}?", rate, [rate + 3, rate - 4, rate + 11, rate - 9]),
+                                     (f"What was the weight in {2001 + k}?", weight, [weight + 2, weight - 5, weight + 8, weight - 7])][k % 2]
+            options = [str(answer), *map(str, others)]
+            rng.shuffle(options)
+            questions.append({"No": k, "question": asked, **{f"answer_{letter}": option for letter, option in zip("abcde", options)},
+                              "correct": str(answer), "answer_location": {f"text_{k}": {"start": [0.5], "end": [0.9]}}})
+        rows.append({"name": patient, "texts": texts, "questions": questions})
+    write_rows("longhealth/benchmark_v5.jsonl", rows)
+
+
+def gpqa():
+    """Questions of physics with numbers in them; options as the official rows have them, in columns."""
+    rows = []
+    for n in range(24):
+        rng = random.Random(f"gpqa {n}")
+        a, b = rng.randrange(3, 40), rng.randrange(2, 9)
+        question, answer, unit = [(f"A stone falls for {b} s from rest without air. How fast is it (g = 10 m/s^2)?", 10 * b, "m/s"),
+                                  (f"A current of {b} A flows through {a} ohm. What is the voltage?", a * b, "V"),
+                                  (f"{a} mol of an ideal gas are halved once. How many mol are left?", a / 2, "mol [of gas]"),
+                                  (f"A mass of {a} kg is pushed with {a * b} N. What is its  acceleration?", b, "m/s^2")][n % 4]
+        wrong = rng.sample([value for value in (answer + 1, answer * 2, answer + 7, answer / 4, answer * 10) if value != answer], 3)
+        rows.append({"Question": question, "Correct Answer": f"{answer:g} {unit}\n",
+                     **{f"Incorrect Answer {k + 1}": f" {value:g} {unit}" for k, value in enumerate(wrong)}})
+    for name in ("diamond", "main", "extended"):
+        write_rows(f"gpqa/gpqa_{name}.jsonl", rows)
+
+
 def main():
+    quality()
+    longhealth()
+    gpqa()
     infinitebench()
     scbench()
     loogle()

@@ -111,6 +111,25 @@ TEST(LooGle, ScoresAsItsAuthorsCode) {
   EXPECT_THROW((void)score("loogle_cloze", "{}", {"Bob"}), UserError);
 }
 
+TEST(MultipleChoice, FindsTheLetterThatLmEvaluationHarnessFinds) {
+  const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_multiple_choice.json";
+  const json rows = json::parse(std::ifstream(vectors));
+  ASSERT_GE(rows.size(), 200u);
+  for (const json& row : rows) {
+    const MetricScore found = score("multiple_choice", row["prediction"], {"B"}, {{"choices", row["choices"]}});
+    EXPECT_EQ(found.notes.at("answer"), row["letter"].get<std::string>()) << row;
+    EXPECT_EQ(found.score, row["letter"] == "B" ? 1 : 0) << row;
+  }
+  EXPECT_THROW((void)score("multiple_choice", "B", {"B"}), UserError);
+}
+
+TEST(LongHealth, FindsTheLetterThatItsCodeFinds) {
+  const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_multiple_choice.json";
+  const json rows = json::parse(std::ifstream(vectors))["longhealth_answers"];
+  ASSERT_GE(rows.size(), 9u);
+  for (const json& row : rows) EXPECT_EQ(score("longhealth", row[0], {"B"}).score, row[1].get<bool>() ? 1 : 0) << row;
+}
+
 TEST(BabiLong, FindsWhatTheAuthorsCodeFinds) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_babilong.json";
   const json rows = json::parse(std::ifstream(vectors));
