@@ -101,15 +101,22 @@ std::unique_ptr<Segment> EntryRangesView::clone(const LedgerPtr& ledger) const {
   return copy;
 }
 
-int64_t pairs_seen(const RowRanges& rows, const LayerShape& shape, int64_t before) {
-  int64_t pairs = 0;
-  for (const std::vector<EntryRange>& ranges : rows.heads) {
-    for (const EntryRange& range : ranges) {
+int64_t EntryRangesView::pairs(int64_t q_len) const {
+  const int64_t before = base_->entries(0) - q_len;
+  int64_t total = 0;
+  for (const Rows& rows : rows_) {
+    int64_t pairs = 0;
+    for (const EntryRange& range : rows.ranges) {
+      if (rows.window == 0 && range.end <= before + rows.first + 1) {  // every row sees all of it
+        pairs += rows.count * (range.end - range.begin);
+        continue;
+      }
       for (int64_t row = rows.first; row < rows.first + rows.count; ++row)
         pairs += seen_of(range, before + row, rows.window);
     }
+    total += pairs * (shape().q_heads / rows.heads());
   }
-  return pairs * (shape.q_heads / std::ssize(rows.heads));
+  return total;
 }
 
 }  // namespace kvarena

@@ -34,6 +34,8 @@ class EntryRangesView final : public Segment {
   /// Plans an item for each RowRanges, whose plan is for its rows alone.
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+  /// Pairs of a row and an entry that it sees, over all query heads, of a pass of q_len rows.
+  [[nodiscard]] int64_t pairs(int64_t q_len) const;
 
  private:
   struct Rows {
@@ -43,6 +45,8 @@ class EntryRangesView final : public Segment {
     int64_t window = 0;
     LedgerVector<EntryRange> ranges;  // of the heads, one behind the other
     std::vector<int64_t> begins;      // [heads + 1] in `ranges`
+
+    [[nodiscard]] int64_t heads() const { return std::ssize(begins) - 1; }
   };
   class Part;
 
@@ -53,8 +57,5 @@ class EntryRangesView final : public Segment {
   LedgerPtr ledger_;
   std::vector<Rows> rows_;
 };
-
-/// Pairs of a row and an entry that it sees, over all query heads of the shape. Row t owns entry `before` + t.
-[[nodiscard]] int64_t pairs_seen(const RowRanges& rows, const LayerShape& shape, int64_t before);
 
 }  // namespace kvarena

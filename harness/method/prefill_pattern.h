@@ -1,6 +1,6 @@
 #pragma once
 // Sparse prefill: the prompt's queries attend to some of the entries before them. All entries stay, and tokens that
-// follow the prompt attend to every one.
+// follow the prompt attend to every one, unless another method takes over ("then").
 //
 //   class AShape final : public PrefillPattern {
 //    public:
@@ -28,14 +28,34 @@ class PrefillPattern : public MethodPart {
   [[nodiscard]] virtual PromptRanges attended(const LayerContext& layer, const LayerQueries& queries) const = 0;
 };
 
-/// A prompt goes through the model in one pass under the pattern. Layers with a sliding window and whatever comes
-/// behind the prompt attend as without the method. Activity counts the pairs of query and entry that are left out.
+/// A prompt goes through the model in one pass under the pattern. Layers with a sliding window attend as without the
+/// method. What comes behind the prompt attends to everything or, with "then", as another method has it, which
+/// compresses the prompt or retrieves from it as it would after a full prefill; what it observes is the sparse one.
+/// Activity counts the pairs of query and entry that are left out.
 class PrefillMethod final : public PartMethod<PrefillPattern> {
  public:
   using PartMethod::PartMethod;
 
+  void parameters(ParameterVisitor& p) override;
+  void check(const std::string& place, std::vector<std::string>& problems) const override;
+  [[nodiscard]] Needs needs() const override { return then_ ? then_->needs() : Needs{}; }
   [[nodiscard]] int64_t prompt_pass() const override { return kWholePrompt; }
   void select(LayerContext& layer, const LayerQueries& queries) const override;
+
+  // The other method's, behind the prompt.
+  void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
+  void on_tokens(RequestContext& request, std::span<const int32_t> tokens) const override;
+  void begin_step(RequestContext& request, int64_t q_len) const override;
+  void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;
+  void after_append(LayerContext& layer) const override;
+  [[nodiscard]] std::string cannot_draft() const override { return then_ ? then_->cannot_draft() : ""; }
+  [[nodiscard]] bool follows_memory() const override { return then_ && then_->follows_memory(); }
+
+ private:
+  /// Sets the view of a prompt's pass.
+  void attend_sparsely(LayerContext& layer, const LayerQueries& queries) const;
+
+  Nested<Method> then_;
 };
 
 #define KVARENA_PREFILL(type, ...)                   \

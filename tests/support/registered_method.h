@@ -48,6 +48,10 @@ inline const std::string& drafting_model() {
 inline json active_settings(const MethodEntry& entry) {
   json spec = {{"name", entry.info.name}};
   if (entry.info.name == "infllm") spec.update({{"init", 8}, {"local", 64}, {"block", 16}, {"topk", 4}, {"exec", 32}});
+  if (entry.info.name == "minference") spec.update({{"vertical", 30}, {"slash", 60}});
+  if (entry.info.name == "flexprefill") spec.update({{"gamma", 0.7}, {"min_budget", 32}, {"block", 32}});
+  if (entry.info.name == "xattention") spec["threshold"] = 0.3;
+  if (entry.info.name == "skip_softmax") spec.update({{"scale", 100}, {"block", 16}});
   if (entry.info.name == "simlayerkv") spec.update({{"threshold", 0.01}, {"recent", 100}});
   if (entry.info.name == "less_is_more") spec["dense_layers"] = 0;  // of three layers the last one would choose
   for (const ParameterInfo& parameter : entry.parameters()) {

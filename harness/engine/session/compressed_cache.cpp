@@ -13,8 +13,43 @@
 namespace kvarena {
 namespace {
 
-/// The prompt through the model under the method's own attention, `most` tokens at a time and the last one by itself,
-/// or all of it at once.
+/// Hooks of a method that attends to its prompt in its own way, beside those that observe it.
+class ObservedHooks final : public MethodHooks {
+ public:
+  ObservedHooks(const Method& method, Activity& activity, const Prefill& prompt, AttentionHooks& observer)
+      : MethodHooks(method, activity, std::ssize(prompt.tokens), prompt.model.get()), observer_(&observer) {}
+
+  [[nodiscard]] HookAccess reach() const override { return std::max(MethodHooks::reach(), observer_->reach()); }
+  [[nodiscard]] bool wants_hidden() const override { return MethodHooks::wants_hidden() || observer_->wants_hidden(); }
+  void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
+    observer_->after_attention(layer, cache, queries, lse);
+    MethodHooks::after_attention(layer, cache, queries, lse);
+  }
+  void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override {
+    observer_->after_layer(layer, rows, count, hidden_size);
+    MethodHooks::after_layer(layer, rows, count, hidden_size);
+  }
+
+ private:
+  AttentionHooks* observer_;
+};
+
+/// The whole prompt in one pass under the method's own attention, and what the method makes of it then.
+PromptState read_at_once(Transformer& model, const Prefill& prompt, const Method& method, Activity& activity) {
+  const auto start = std::chrono::steady_clock::now();
+  PromptRun run(model, prompt.tokens, method.asks(), prompt.model);
+  run.set_chunk(run.remaining());
+  SequencePass pass = run.next_pass();
+  ObservedHooks hooks(method, activity, prompt, *pass.hooks);
+  pass.hooks = &hooks;
+  run.consume(model.forward({&pass, 1}));
+  Prefill read = run.finish();
+  compress_layers(method, read.cache, read, activity);
+  return {
+      .cache = std::move(read.cache), .logits = std::move(read.logits), .reuse = {}, .seconds = seconds_since(start)};
+}
+
+/// The prompt through the model under the method's own attention, `most` tokens at a time.
 PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method& method, int64_t most,
                         Activity& activity) {
   const auto start = std::chrono::steady_clock::now();
@@ -24,11 +59,11 @@ PromptState read_prompt(Transformer& model, const Prefill& prompt, const Method&
   MethodHooks hooks(method, activity, n, prompt.model.get());
   while (state.cache.length < n) {
     const int64_t left = n - state.cache.length;
-    const int64_t count = most == kWholePrompt || left == 1 ? left : std::min(most, left - 1);
+    const int64_t count = left == 1 ? 1 : std::min(most, left - 1);
     const SequencePass pass{.tokens = std::span(prompt.tokens).subspan(state.cache.length, count),
                             .cache = &state.cache,
                             .hooks = &hooks,
-                            .logits = count == left ? LogitsRows::last : LogitsRows::none};
+                            .logits = left == 1 ? LogitsRows::last : LogitsRows::none};
     const std::span<const float> logits = model.forward({&pass, 1});
     state.logits.assign(logits.begin(), logits.end());
   }
@@ -154,6 +189,7 @@ PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const 
       return {
           .cache = std::move(pruned.cache), .logits = std::move(pruned.logits), .reuse = {}, .seconds = pruned.seconds};
     }
+    if (method.prompt_pass() == kWholePrompt) return read_at_once(model, prompt, method, own);
     if (method.prompt_pass() > 0) return read_prompt(model, prompt, method, method.prompt_pass(), own);
     return compressed_state(prompt.cache.clone(), prompt, method, own);
   });

@@ -10,6 +10,7 @@
 #include "kernels/common/cpu_path.h"
 #include "kernels/common/parallel.h"
 #include "tests/support/golden_model.h"
+#include "tests/support/registered_method.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena {
@@ -132,6 +133,7 @@ TEST_P(Invariance, EveryMethodWorksOrRefuses) {
     if (entry.family == Family::verification) continue;
     SCOPED_TRACE(entry.info.name);
     json drafter = {{"name", entry.info.name}};
+    if (entry.family == Family::prefill) drafter = testing::active_settings(entry);
     for (const ParameterInfo& parameter : entry.parameters()) {
       if (parameter.name == "keep") drafter["keep"] = 0.5;
     }

@@ -1,4 +1,5 @@
-// A-shape: masked attention in double, prompts that fit, layers with a window of their own.
+// A-shape: the authors' code (tests/golden/sparse_prefill.py), masked attention in double, prompts that fit, layers
+// with a window of their own.
 
 #include "tests/methods/prefill/prefill_support.h"
 
@@ -6,6 +7,8 @@ namespace kvarena {
 namespace {
 
 using Request = testing::PrefillRequest;
+
+TEST(AShape, AttendsAsTheAuthorsCode) { testing::expect_golden_rows("a_shape"); }
 
 nlohmann::json spec(int64_t sinks, int64_t local) { return {{"name", "a_shape"}, {"sinks", sinks}, {"local", local}}; }
 

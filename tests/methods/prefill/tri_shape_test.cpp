@@ -1,4 +1,5 @@
-// Tri-shape: masked attention in double; its last rows have the bits of dense attention.
+// Tri-shape: the authors' code (tests/golden/sparse_prefill.py), masked attention in double; its last rows have the
+// bits of dense attention.
 
 #include "tests/methods/prefill/prefill_support.h"
 
@@ -6,6 +7,8 @@ namespace kvarena {
 namespace {
 
 using Request = testing::PrefillRequest;
+
+TEST(TriShape, AttendsAsTheAuthorsCode) { testing::expect_golden_rows("tri_shape"); }
 
 TEST(TriShape, AttendsAsAShapeAndItsLastQueriesToEverything) {
   for (const int64_t last : {1, 50, 64, 290}) {
