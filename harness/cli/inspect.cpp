@@ -78,6 +78,10 @@ json inspection_json(const Inspection& inspection, const Options& options, const
   const Activity& activity = inspection.activity;
   json layers = json::array();
   for (const LayerInfo& layer : inspection.layers) layers.push_back(layer_json(layer));
+  for (size_t layer = 0; layer < inspection.prompt.size(); ++layer) {
+    const PromptAttention& prompt = inspection.prompt[layer];
+    layers[layer]["prompt"] = {{"computed", prompt.computed}, {"attention_mass_kept", prompt.kept}};
+  }
   json steps = json::array();
   for (const StepInfo& step : inspection.steps) steps.push_back(step_json(step, options.top, tokenizer));
   return {{metrics::kResidentBytes.name, inspection.resident_bytes},
@@ -149,9 +153,9 @@ Command inspect_command() {
        .summary = "what a method keeps, selects and weighs on one prompt, by layer and head",
        .description =
            "Writes JSON: for each layer the segments with their bytes and the positions that each kv head holds after "
-           "the prompt; for each decode step the selected positions (retrieval), the share of full-KV attention that "
-           "falls on what the method attends to, and the likeliest next tokens. Of a verifier, the drafter's cache is "
-           "shown.",
+           "the prompt, and of a sparse prefill the share of the prompt's attention that it computes and keeps; for "
+           "each decode step the selected positions (retrieval), the share of full-KV attention that falls on what "
+           "the method attends to, and the likeliest next tokens. Of a verifier, the drafter's cache is shown.",
        .examples = {{fmt::format("kvarena inspect --prompt-file long.txt --method {}", method), "all of it as JSON"},
                     {fmt::format(
                          "kvarena inspect --prompt-file long.txt --method {} --output kept.json --picture kept.svg",

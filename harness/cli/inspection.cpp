@@ -107,7 +107,9 @@ int32_t likeliest(const std::vector<float>& logits) {
 Inspection inspect(Transformer& model, const Prefill& prompt, const Method& method, int64_t steps) {
   Inspection result;
   const int64_t layers = model.config().cached_layers();
-  PromptState state = state_after_prompt(model, prompt, method, result.activity);
+  PromptMeter meter;
+  PromptState state = state_after_prompt(model, prompt, method, result.activity, &meter);
+  result.prompt = meter.layers();
   KvCache& cache = state.cache;
   for (const LayerCache& layer : cache.layers) result.layers.push_back(describe_layer(layer));
   result.resident_bytes = cache.bytes();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/engine/session/prefill.h"
+#include "harness/engine/session/prompt_meter.h"
 #include "harness/method/method.h"
 
 namespace kvarena::cli {
@@ -38,8 +39,9 @@ struct Inspection {
   std::vector<LayerInfo> layers;  // right after the prompt
   int64_t resident_bytes = 0;
   int64_t full_bytes = 0;
-  int64_t state_bytes = 0;  // in both, of layers without entries
-  Activity activity;        // after the last step
+  int64_t state_bytes = 0;              // in both, of layers without entries
+  Activity activity;                    // after the last step
+  std::vector<PromptAttention> prompt;  // [layers], of a method that attends to prompts sparsely
   std::vector<StepInfo> steps;
 };
 

@@ -8,6 +8,7 @@
 #include "harness/core/seconds_since.h"
 #include "harness/engine/session/acted_layers.h"
 #include "harness/engine/session/observe.h"
+#include "harness/engine/session/prompt_meter.h"
 #include "harness/engine/session/pruned_prompt.h"
 
 namespace kvarena {
@@ -35,13 +36,14 @@ class ObservedHooks final : public MethodHooks {
 };
 
 /// The whole prompt in one pass under the method's own attention, and what the method makes of it then.
-PromptState read_at_once(Transformer& model, const Prefill& prompt, const Method& method, Activity& activity) {
+PromptState read_at_once(Transformer& model, const Prefill& prompt, const Method& method, Activity& activity,
+                         PromptMeter* meter) {
   const auto start = std::chrono::steady_clock::now();
   PromptRun run(model, prompt.tokens, method.asks(), prompt.model);
   run.set_chunk(run.remaining());
   SequencePass pass = run.next_pass();
   ObservedHooks hooks(method, activity, prompt, *pass.hooks);
-  pass.hooks = &hooks;
+  pass.hooks = meter != nullptr ? &meter->watch(hooks) : &hooks;
   run.consume(model.forward({&pass, 1}));
   Prefill read = run.finish();
   compress_layers(method, read.cache, read, activity);
@@ -181,7 +183,8 @@ KvCache compress_prompt(const Prefill& prompt, const Method& method, Activity& a
   return made_once(prompt, method, activity, make).cache;
 }
 
-PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method, Activity& activity) {
+PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method, Activity& activity,
+                               PromptMeter* meter) {
   return made_once(prompt, method, activity, [&](Activity& own) -> PromptState {
     if (const Reuser* reuser = method.reuser()) return reuse_entries(model, prompt, *reuser, own);
     if (method.pruner() != nullptr) {
@@ -189,7 +192,7 @@ PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const 
       return {
           .cache = std::move(pruned.cache), .logits = std::move(pruned.logits), .reuse = {}, .seconds = pruned.seconds};
     }
-    if (method.prompt_pass() == kWholePrompt) return read_at_once(model, prompt, method, own);
+    if (method.prompt_pass() == kWholePrompt) return read_at_once(model, prompt, method, own, meter);
     if (method.prompt_pass() > 0) return read_prompt(model, prompt, method, method.prompt_pass(), own);
     return compressed_state(prompt.cache.clone(), prompt, method, own);
   });

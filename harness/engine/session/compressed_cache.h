@@ -19,6 +19,8 @@ namespace kvarena {
 /// Removes the newest `count` entries of every head.
 void drop_newest(LayerCache& layer, int64_t count);
 
+class PromptMeter;
+
 /// Where decoding starts.
 struct PromptState {
   KvCache cache;
@@ -59,9 +61,10 @@ void compress_in_place(Prefill& prompt, const Method& method, int64_t sessions);
 
 /// compress_prompt() and the prompt's own logits; of a method that reuses entries, the cache that it puts together,
 /// from prompt.memory if there is one, and the logits that follow from it; of a method that prunes the prompt between
-/// layers or attends to it in its own way (Method::prompt_pass), what its own prefill gives. Throws what the method
-/// throws in it.
+/// layers or attends to it in its own way (Method::prompt_pass), what its own prefill gives. `meter`, when not null,
+/// watches a prompt that the method attends to in one pass; of a copy of what was made before it sees nothing. Throws
+/// what the method throws in it.
 [[nodiscard]] PromptState state_after_prompt(Transformer& model, const Prefill& prompt, const Method& method,
-                                             Activity& activity);
+                                             Activity& activity, PromptMeter* meter = nullptr);
 
 }  // namespace kvarena
