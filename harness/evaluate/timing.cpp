@@ -158,7 +158,7 @@ experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& req
     }
     prefill_ms.push_back(repeat.prefill_ms);
     compress_ms.push_back(repeat.compress_ms);
-    if (evaluated.method->reuser() == nullptr && evaluated.method->pruner() == nullptr) {
+    if (evaluated.method->reuser() == nullptr && !reads_prompts(*evaluated.method)) {
       observe_ms.push_back(repeat.observe_ms);
       overhead.push_back((repeat.observe_ms + repeat.compress_ms) / (repeat.prefill_ms - repeat.observe_ms));
     }
