@@ -51,6 +51,10 @@ void extend_chat(Sample& to, const std::string& answer, const std::string& quest
 
 }  // namespace
 
+void add_turn(Sample& sample, const std::string& answer, const std::string& message) {
+  sample.chat_template ? extend_chat(sample, answer, message) : extend_text(sample, answer, message);
+}
+
 void Conversation::join(Sample& sample) {
   if (sample.context.empty() || !last_ || last_->context != sample.context) {
     last_ = sample;
@@ -58,9 +62,7 @@ void Conversation::join(Sample& sample) {
   }
   require_one_message(sample);
   KVARENA_ASSERT(last_->question == sample.question, fmt::format("{}: another context than {}", sample.id, last_->id));
-  const std::string answer = last_->references.at(0);
-  const std::string question = asked_by(sample);
-  sample.chat_template ? extend_chat(*last_, answer, question) : extend_text(*last_, answer, question);
+  add_turn(*last_, last_->references.at(0), asked_by(sample));
   sample.messages = std::move(last_->messages);
   sample.turns = std::move(last_->turns);
   last_ = sample;

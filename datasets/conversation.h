@@ -1,11 +1,14 @@
 #pragma once
-// Several questions about one context as turns of one conversation.
+// Turns of a conversation: several questions about one context, or messages that follow from answers.
 
 #include <optional>
 
 #include "datasets/workload.h"
 
 namespace kvarena::datasets {
+
+/// Puts an answer to the sample, and the message that follows it, at its end.
+void add_turn(Sample& sample, const std::string& answer, const std::string& message);
 
 /// Turns samples of one context, in their order, into turns: between the context and a sample's question come those of
 /// the samples before it, each with its reference answer. SCBench's multi-turn mode does so unless told otherwise, so

@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,6 +73,20 @@ struct PromptPosition {
   bool operator==(const PromptPosition&) const = default;
 };
 
+/// Message behind the answers that a live sample has had so far, and the record of them.
+struct LiveReply {
+  std::string message;  // text that the next answer follows; empty: the conversation is over
+  std::string record;   // JSON of what came of the answers, which is scored in their place once it is over
+};
+
+/// A conversation whose next message follows from the answers, as results of tools do.
+struct Live {
+  /// Returns what follows the answers so far, at least one; equal answers have equal replies. Null: one answer ends
+  /// the sample.
+  std::function<LiveReply(std::span<const std::string> answers)> reply;
+  int64_t most_tokens = 0;  // that may follow the first answer: room that the window has to have
+};
+
 /// One prompt with everything needed to generate, score and cite the answer.
 struct Sample {
   std::string id;  // unique in its workload
@@ -87,6 +102,7 @@ struct Sample {
   std::string follow_up;
   /// Places behind `question` where earlier turns' answers begin and end, of a turn of a conversation (conversation.h).
   std::vector<PromptPosition> turns;
+  Live live;
   std::vector<std::string> references;  // accepted answers; form per metric is in datasets/README.md
   std::string extras = "{}";            // JSON object: what metrics and reports need beside references
   Generation generation;

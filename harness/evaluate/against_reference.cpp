@@ -88,14 +88,21 @@ void compare_step(std::vector<metrics::StepDivergence>& steps, const Reference& 
 }
 
 SampleOutcome free_outcome(const Session& session, const Request& request, const Reference& reference) {
+  return outcome_of(session, request, answer_text(request, session.tokens), answer_text(request, reference.tokens),
+                    reference.bytes);
+}
+
+SampleOutcome outcome_of(const Session& session, const Request& request, const std::string& answer,
+                         const std::string& full_answer, int64_t full_bytes) {
   SampleOutcome outcome;
   results::SampleResult& result = outcome.result;
   describe_answer(result, request, session);
+  result.prediction = answer;
   result.references_json = json(request.sample->references).dump();
   add_activity(result, session.activity);
-  add_scores(result, request, answer_text(request, reference.tokens));
+  add_scores(result, request, full_answer);
   add_judge_requests(result, request);
-  if (reference.bytes > 0) add_bytes(result, session, reference.bytes);  // servers do not tell theirs
+  if (full_bytes > 0) add_bytes(result, session, full_bytes);  // servers do not tell theirs
   add_traffic(result, session, request);
   add_rounds(result, session);
   add_reuse(result, session);

@@ -33,6 +33,11 @@ void compare_step(std::vector<metrics::StepDivergence>& steps, const Reference& 
 [[nodiscard]] experiment::SampleOutcome free_outcome(const Session& session, const Request& request,
                                                      const Reference& reference);
 
+/// As free_outcome(), of an answer whose text, and full KV's, are given.
+[[nodiscard]] experiment::SampleOutcome outcome_of(const Session& session, const Request& request,
+                                                   const std::string& answer, const std::string& full_answer,
+                                                   int64_t full_bytes);
+
 /// Adds exact_match_full and first_divergence.
 void add_departure(results::SampleResult& result, const std::vector<int32_t>& answer, const Reference& reference);
 

@@ -8,6 +8,7 @@
 
 #include "harness/core/error.h"
 #include "harness/evaluate/foreign_quality.h"
+#include "harness/evaluate/live_conversation.h"
 #include "harness/evaluate/method_files.h"
 #include "harness/evaluate/perplexity.h"
 #include "harness/evaluate/quality.h"
@@ -47,19 +48,24 @@ Request scored_request(const OpenTask& open, const datasets::Sample& sample) {
   request.selections = lists_metric(open.config, metrics::kAttentionHitRate.name);
   request.retrievals = open.task.model.device == "cpu";  // a device would have to bring its keys to the host
   request.token_overlaps = lists_metric(open.config, metrics::kTokenOverlap.name);
+  if (is_live(request)) {
+    request.continued = [&open](const datasets::Sample& further) { return scored_request(open, further); };
+  }
   return request;
 }
 
-void refuse_scored_text(const OpenTask& open, const Request& request) {
-  if (!is_scored_text(*request.sample)) return;
+/// Refuses what is evaluated with the caches of a model of ours alone.
+void require_questions(const OpenTask& open, const Request& request) {
+  const bool scored = is_scored_text(*request.sample);
+  if (!scored && !is_live(request)) return;
   fail({.place = fmt::format("workload {}", open.task.workload.label),
-        .found = "a text that is scored token by token",
-        .expected = "questions to answer, where another engine computes"});
+        .found = scored ? "a text that is scored token by token" : "a conversation that goes on with what was answered",
+        .expected = "questions to answer, where another engine computes or requests are served"});
 }
 
 /// Cells of kind quality, or with `chunk` noise floor, of a model that another engine computes.
 std::vector<SampleOutcome> cells_elsewhere(const OpenTask& open, const Request& request, int64_t chunk = 0) {
-  refuse_scored_text(open, request);
+  require_questions(open, request);
   std::vector<ForeignMethod> methods;
   for (size_t i = 0; i < open.methods.size(); ++i) {
     ForeignMethod& method = methods.emplace_back();
@@ -80,7 +86,7 @@ std::shared_ptr<const AskedSamples> asked_sample(const OpenTask& open, int64_t i
   auto asked = std::make_shared<AskedSamples>();
   asked->samples.push_back(*open.samples.at(index));
   asked->requests.push_back(scored_request(open, asked->samples.front()));
-  refuse_scored_text(open, asked->requests.front());
+  require_questions(open, asked->requests.front());
   return asked;
 }
 
@@ -98,7 +104,7 @@ std::vector<SampleOutcome> quality_cell(const OpenTask& open) {
 std::vector<SampleOutcome> noise_floor_cell(const OpenTask& open) {
   const Request request = scored_request(open, sample_of(open));
   if (open.task.model.behind_endpoint()) {
-    refuse_scored_text(open, request);
+    require_questions(open, request);
     return {evaluate_noise_floor_served(baseline_server(open), request, open.task.model.prompts)};
   }
   if (open.model.elsewhere() != nullptr) return cells_elsewhere(open, request, kOtherChunk);
@@ -175,6 +181,7 @@ AskedSamples served_requests(const OpenTask& open, int64_t point) {
   for (const datasets::Sample& sample : asked.samples) {
     Request& request = asked.requests.emplace_back(
         open.model.request(sample, engine, score_metrics(open.samples.info(), open.config), open.question));
+    if (is_live(request)) require_questions(open, request);
     if (settings.ignore_eos) request.stop = {.max_new_tokens = request.stop.max_new_tokens};
   }
   return asked;

@@ -79,11 +79,12 @@ struct DividedText {
 std::optional<DividedText> divide(const datasets::Sample& sample, const PartStarts& starts, const std::string& text,
                                   experiment::Question question) {
   using experiment::Question;
-  if (question == Question::seen) return DividedText{.compressed = text, .after = {}};
+  const bool first_seen = question == Question::seen || question == Question::first_seen;
+  if (question == Question::seen && sample.turns.empty()) return DividedText{.compressed = text, .after = {}};
   const bool told = starts.question && sample.has_context() && *starts.question > 0 && *starts.question < text.size();
   if (!told || starts.turns.size() != sample.turns.size()) return std::nullopt;
   std::vector<size_t> cuts = starts.turns;
-  if (question != Question::first_seen) cuts.insert(cuts.begin(), *starts.question);
+  if (!first_seen) cuts.insert(cuts.begin(), *starts.question);
   cuts.push_back(text.size());
   DividedText divided{.compressed = text.substr(0, cuts.front()), .after = {}};
   for (size_t i = 1; i < cuts.size(); ++i) divided.after.push_back(text.substr(cuts[i - 1], cuts[i] - cuts[i - 1]));
@@ -220,7 +221,8 @@ std::string LoadedModel::render(const datasets::Sample& sample) const {
 
 bool LoadedModel::fits(const datasets::Sample& sample, const experiment::EngineSettings& engine,
                        experiment::Question question) const {
-  const int64_t room = opened_.config.max_position - engine.max_new_tokens.value_or(sample.generation.max_new_tokens);
+  const int64_t room = opened_.config.max_position - sample.live.most_tokens -
+                       engine.max_new_tokens.value_or(sample.generation.max_new_tokens);
   const std::string text = render(sample);
   constexpr int64_t kAddedTokens = 8;  // by the tokenizer; no token is shorter than a byte
   if (std::ssize(text) + kAddedTokens <= room) return true;

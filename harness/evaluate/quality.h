@@ -19,7 +19,7 @@ inline constexpr int64_t kOtherChunk = 200;
 /// results. Values per sample: the request's metrics; kl_nats (mean), kl_nats_sum, top1_agreement, exact_match_full,
 /// first_divergence; resident_bytes, full_kv_bytes, kept_bytes_fraction, compression_factor; for verification methods
 /// acceptance_rate, acceptance_length, tokens_per_verify; where the request asks, TokenOverlaps. Series: kl_nats, and
-/// drafted and accepted per round.
+/// drafted and accepted per round. Of a live request each method holds a conversation of its own (live_conversation.h).
 ///
 /// `context`: null, or the prompt that the sample before left under the same methods, which must outlive it; empty at
 /// first. Where it is this request's prompt too, that is neither read nor compressed again: every method answers from a

@@ -2,6 +2,7 @@
 // A sample as a request to one model: token ids, stop rule, and metrics of its answer.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct Request {
   bool selections = false;           // measure what decoding attends to (metric attention_hit_rate)
   bool retrievals = false;           // the same of retrieval methods alone
   bool token_overlaps = false;       // compare which tokens readings call important (metric token_overlap)
+  /// Makes the request of a sample whose conversation has gone on, which must outlive it; set where the sample is live.
+  std::function<Request(const datasets::Sample&)> continued;
 
   /// Tokens of prompt and question.
   [[nodiscard]] int64_t asked_tokens() const { return static_cast<int64_t>(prompt.size() + question.size()); }

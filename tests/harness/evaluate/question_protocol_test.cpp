@@ -9,11 +9,11 @@
 #include "datasets/conversation.h"
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
-#include "harness/core/files.h"
 #include "harness/evaluate/context_with_queries.h"
 #include "harness/evaluate/model_evaluator.h"
 #include "tests/support/decoding.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/tiny_blanks.h"
 #include "tests/support/tiny_model_files.h"
 
 namespace kvarena::evaluate {
@@ -28,20 +28,7 @@ class QuestionProtocol : public ::testing::Test {
  protected:
   QuestionProtocol() {
     testing::write_tiny_model(folder_ / "tiny", 3);
-    // Blanks, line breaks and longer tokens, in the place of letters that no text here has.
-    json tokenizer = json::parse(read_file(folder_ / "tiny" / "tokenizer.json"));
-    json& model = tokenizer["model"];
-    const std::vector<std::string> pieces = {"Ġ", "Ċ", "ga", "te", "gate", "Ġgate"};
-    std::vector<std::string> letters;
-    for (const auto& [letter, id] : model["vocab"].items()) {
-      if (id >= 128 - std::ssize(pieces)) letters.push_back(letter);
-    }
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      model["vocab"][pieces[i]] = model["vocab"][letters[i]];
-      model["vocab"].erase(letters[i]);
-    }
-    model["merges"] = {"g a", "t e", "ga te", "Ġ gate"};
-    write_file(folder_ / "tiny" / "tokenizer.json", tokenizer.dump());
+    testing::add_blanks(folder_ / "tiny");
   }
 
   [[nodiscard]] ExperimentConfig config(const json& workload, const json& more = json::object()) const {

@@ -1,0 +1,57 @@
+#include "harness/evaluate/candidate.h"
+
+#include <array>
+
+#include "harness/core/failure.h"
+#include "harness/core/seconds_since.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+void start(Candidate& candidate, Transformer& model, const Prefill& prompt) {
+  const Request& request = *candidate.request;
+  SessionOptions options = session_options(request);
+  options.forced = candidate.forced;
+  options.on_logits = candidate.on_logits;
+  candidate.session.reset();  // its passes read the meter
+  const bool metered = request.selections || (request.retrievals && candidate.retrieves);
+  candidate.meter = metered ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;
+  options.meter = candidate.meter.get();
+  candidate.session = start_session(model, prompt, *candidate.method, std::move(options));
+}
+
+}  // namespace
+
+void run_candidates(Transformer& model, const Prefill& prompt, std::vector<Candidate*> candidates,
+                    const Prefill* neighbour) {
+  for (Candidate* candidate : candidates) {
+    candidate->failure = failure_of([&] { start(*candidate, model, prompt); });
+  }
+  std::erase_if(candidates, [](const Candidate* candidate) { return !candidate->failure.empty(); });
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    std::vector<Session*> sessions;
+    const FullKv full;
+    std::unique_ptr<Session> beside;
+    if (neighbour != nullptr && !candidates.empty()) {
+      const int64_t tokens = candidates.front()->request->stop.max_new_tokens;
+      beside = start_session(model, *neighbour, full, {.stop = {.max_new_tokens = tokens}});
+      sessions.push_back(beside.get());
+    }
+    for (Candidate* candidate : candidates) sessions.push_back(candidate->session.get());
+    run_together(model, sessions);
+    for (Candidate* candidate : candidates) candidate->failure = candidate->session->failure;
+  } catch (...) {
+    for (Candidate* candidate : candidates) {
+      candidate->failure = failure_of([&] {
+        start(*candidate, model, prompt);
+        run_together(model, std::array{candidate->session.get()});
+      });
+      if (candidate->failure.empty()) candidate->failure = candidate->session->failure;
+    }
+  }
+  const double seconds = seconds_since(begin);
+  for (Candidate* candidate : candidates) candidate->seconds += seconds / static_cast<double>(candidates.size());
+}
+
+}  // namespace kvarena::evaluate

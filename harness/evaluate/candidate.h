@@ -1,0 +1,41 @@
+#pragma once
+// A method on its way through a request.
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/engine/session/selection_meter.h"
+#include "harness/engine/session/session.h"
+#include "harness/evaluate/evaluated_method.h"
+#include "harness/evaluate/request.h"
+
+namespace kvarena::evaluate {
+
+/// Keeps everything and takes no part in any pass.
+class FullKv final : public Method {
+ public:
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::nothing; }
+};
+
+struct Candidate {
+  const Method* method = nullptr;
+  bool retrieves = false;
+  const Request* request = nullptr;
+  std::optional<std::vector<int32_t>> forced;  // tokens that are fed whatever the model says
+  LogitsSink on_logits;                        // called again with the same logits where a session has to be repeated
+  std::unique_ptr<SelectionMeter> meter;       // of the session; null unless the request asks
+  std::unique_ptr<Session> session;            // the last
+  std::string failure;
+  double seconds = 0;
+};
+
+/// Gives each candidate a session that begins with the prompt, and runs them in shared passes, beside a request over
+/// `neighbour` when that is given. Should one throw, each is run again by itself, so that only the one that threw
+/// fails.
+void run_candidates(Transformer& model, const Prefill& prompt, std::vector<Candidate*> candidates,
+                    const Prefill* neighbour = nullptr);
+
+}  // namespace kvarena::evaluate

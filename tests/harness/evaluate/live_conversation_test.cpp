@@ -1,0 +1,197 @@
+// Conversations whose messages follow from the answers: beside the same conversation held step by step, with each
+// answer's prompt put together anew.
+
+#include "harness/evaluate/live_conversation.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "datasets/prompt.h"
+#include "harness/core/error.h"
+#include "harness/evaluate/loaded_model.h"
+#include "harness/evaluate/quality.h"
+#include "tests/support/decoding.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/tiny_blanks.h"
+#include "tests/support/tiny_model_files.h"
+
+namespace kvarena::evaluate {
+namespace {
+
+using experiment::Question;
+using nlohmann::json;
+
+constexpr int64_t kTokens = 7;  // of an answer, at most
+constexpr size_t kAnswers = 3;
+
+/// Echoes the last answer, so that the next one hangs on it.
+datasets::LiveReply echo(std::span<const std::string> answers) {
+  const bool over = answers.size() == kAnswers;
+  return {.message = over ? "" : fmt::format("({})Goon:", answers.back()),
+          .record = json(std::vector<std::string>(answers.begin(), answers.end())).dump(-1, ' ', true)};
+}
+
+datasets::Sample echoed_sample() {
+  std::string context;
+  for (int i = 0; i < 40; ++i) context += fmt::format("line{}ofthetext;", i * i % 97);
+  return {.id = "echo",
+          .messages = {{"user", context + "Begin:"}},
+          .chat_template = false,
+          .question = {0, context.size()},
+          .live = {.reply = echo, .most_tokens = 200},
+          .references = {"none"},
+          .generation = {.max_new_tokens = kTokens}};
+}
+
+/// One method's conversation, with each prompt put together from its pieces.
+struct StepByStep {
+  std::vector<std::string> answers;
+  std::vector<std::vector<int32_t>> tokens;  // of each answer
+  std::vector<int32_t> prompt, first, said;  // compressed; the question after it; all that follows that
+  std::vector<size_t> places;                // of answers in `said`
+};
+
+class LiveConversation : public ::testing::Test {
+ protected:
+  LiveConversation() {
+    testing::write_tiny_model(folder_ / "tiny", 3);
+    testing::add_blanks(folder_ / "tiny");
+  }
+
+  [[nodiscard]] LoadedModel model() const {
+    return {{.name = "tiny", .path = (folder_ / "tiny").string(), .chat_template = "none"}, folder_.path(), {}};
+  }
+
+  [[nodiscard]] static StepByStep step_by_step(LoadedModel& loaded, const datasets::Sample& sample, bool seen,
+                                               const json& spec) {
+    const Tokenizer& tokenizer = *loaded.opened().tokenizer;
+    const auto encoded = [&](const std::string& piece) { return tokenizer.encode(piece, {.add_special = false}); };
+    const std::string& text = sample.messages[0].content;
+    StepByStep talk;
+    talk.prompt = tokenizer.encode(seen ? text : text.substr(0, sample.question.byte), {.add_special = true});
+    if (!seen) talk.first = encoded(text.substr(sample.question.byte));
+    const auto method = make_method(spec, "test");
+    const Prefill prompt = prefill(loaded.transformer(), talk.prompt, method->needs(), kPrefillChunk, loaded.facts());
+    const auto say = [&](const std::vector<int32_t>& tokens) {
+      talk.said.insert(talk.said.end(), tokens.begin(), tokens.end());
+    };
+    while (talk.answers.size() < kAnswers) {
+      std::vector<int32_t> question = talk.first;
+      question.insert(question.end(), talk.said.begin(), talk.said.end());
+      const auto decoded =
+          testing::decode(loaded.transformer(), prompt, *method, kTokens, {.question = std::move(question)});
+      talk.places.push_back(talk.said.size());
+      talk.tokens.push_back(decoded.tokens);
+      talk.answers.push_back(datasets::strip(tokenizer.decode(decoded.tokens)));
+      const datasets::LiveReply reply = echo(talk.answers);
+      if (reply.message.empty()) break;
+      say(encoded(" " + talk.answers.back()));
+      say(encoded(reply.message));
+    }
+    say(talk.tokens.back());
+    return talk;
+  }
+
+  /// Mean KL of a method from full KV at the steps of full KV's answers, both fed what full KV's conversation says.
+  [[nodiscard]] static double kl_along(LoadedModel& loaded, const StepByStep& full, const json& spec) {
+    const auto fed = [&](const json& by) {
+      const auto method = make_method(by, "test");
+      const Prefill prompt = prefill(loaded.transformer(), full.prompt, method->needs(), kPrefillChunk, loaded.facts());
+      return testing::decode(loaded.transformer(), prompt, *method, kTokens,
+                             {.forced = full.said, .question = full.first})
+          .logits;
+    };
+    const testing::Logits exact = fed({{"name", "full"}}), lossy = fed(spec);
+    double sum = 0;
+    int64_t steps = 0;
+    for (size_t answer = 0; answer < full.places.size(); ++answer) {
+      for (size_t i = 0; i < full.tokens[answer].size() && full.places[answer] + i < full.said.size(); ++i) {
+        const size_t at = full.places[answer] + i;
+        sum += metrics::step_divergence(std::span<const float>(exact[at]), lossy[at], full.tokens[answer][i]).kl_nats;
+        ++steps;
+        if (full.said[at] != full.tokens[answer][i]) break;
+      }
+    }
+    return sum / static_cast<double>(steps);
+  }
+
+  [[nodiscard]] static double value_of(const experiment::SampleOutcome& outcome, const std::string& metric) {
+    const auto& values = outcome.result.values;
+    const auto found = std::ranges::find(values, metric, &results::MetricValue::metric);
+    EXPECT_NE(found, values.end()) << metric;
+    return found == values.end() ? -1 : found->value;
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(LiveConversation, EachMethodGoesOnWithItsOwnAnswers) {
+  LoadedModel loaded = model();
+  const datasets::Sample sample = echoed_sample();
+  const std::vector<json> specs = {
+      {{"name", "full"}},
+      {{"name", "snapkv"}, {"keep", 0.25}, {"window", 8}},
+      {{"name", "h2o"}, {"keep", 0.25}},
+      {{"name", "kivi"}, {"bits", 2}, {"residual_length", 32}},
+      {{"name", "quest"}, {"keep", 0.25}},
+      {{"name", "vericache"}, {"draft_length", 4}, {"drafter", {{"name", "knorm"}, {"keep", 0.3}}}}};
+  for (const Question question : {Question::unseen, Question::seen}) {
+    std::vector<EvaluatedMethod> methods;
+    for (const json& spec : specs) {
+      methods.push_back({.method = make_method(spec, "test"), .reference = spec["name"] == "full"});
+    }
+    Request request = loaded.request(sample, {}, {}, question);
+    request.continued = [&](const datasets::Sample& further) { return loaded.request(further, {}, {}, question); };
+    const auto outcomes = evaluate_quality(loaded.transformer(), request, methods);
+    const bool seen = question == Question::seen;
+    const StepByStep full = step_by_step(loaded, sample, seen, specs[0]);
+    int64_t departed = 0;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      ASSERT_EQ(outcomes[i].failure, "") << specs[i];
+      const StepByStep own = step_by_step(loaded, sample, seen, specs[i]);
+      EXPECT_EQ(outcomes[i].result.prediction, echo(own.answers).record) << specs[i];
+      int64_t tokens = 0;
+      for (const auto& answer : own.tokens) tokens += std::ssize(answer);
+      EXPECT_EQ(outcomes[i].result.output_tokens, tokens);
+      EXPECT_EQ(outcomes[i].result.prompt_tokens, std::ssize(full.prompt) + std::ssize(full.first));
+      EXPECT_EQ(value_of(outcomes[i], "exact_match_full"), own.tokens == full.tokens);
+      EXPECT_NEAR(value_of(outcomes[i], "kl_nats"), kl_along(loaded, full, specs[i]), 1e-9) << specs[i];
+      departed += own.answers != full.answers;
+    }
+    EXPECT_EQ(value_of(outcomes[0], "kl_nats"), 0);
+    EXPECT_EQ(value_of(outcomes[0], "exact_match_full"), 1);
+    EXPECT_EQ(outcomes.back().result.prediction, outcomes[0].result.prediction) << "a verifier is lossless here too";
+    EXPECT_GT(departed, 0);
+  }
+}
+
+TEST_F(LiveConversation, AMessageThatCannotBeAskedCostsItsMethodAlone) {
+  LoadedModel loaded = model();
+  const datasets::Sample sample = echoed_sample();
+  std::vector<EvaluatedMethod> methods;
+  for (const json& spec : {json{{"name", "full"}}, json{{"name", "knorm"}, {"keep", 0.3}}})
+    methods.push_back({.method = make_method(spec, "test")});
+  Request request = loaded.request(sample, {}, {}, Question::unseen);
+  const std::string said = [&] {
+    Request plain = request;
+    plain.continued = [&](const datasets::Sample& further) {
+      return loaded.request(further, {}, {}, Question::unseen);
+    };
+    return json::parse(evaluate_quality(loaded.transformer(), plain, methods)[0].result.prediction)[0]
+        .get<std::string>();
+  }();
+  request.continued = [&](const datasets::Sample& further) {
+    if (further.messages[0].content.find("(" + said + ")") == std::string::npos) throw UserError("too long");
+    return loaded.request(further, {}, {}, Question::unseen);
+  };
+  const auto outcomes = evaluate_quality(loaded.transformer(), request, methods);
+  EXPECT_EQ(outcomes[0].failure, "");
+  EXPECT_EQ(outcomes[1].failure, "too long");
+}
+
+}  // namespace
+}  // namespace kvarena::evaluate
