@@ -76,6 +76,17 @@ inline constexpr StoredMetric kExactMatchFull{"exact_match_full", "Same answer a
 inline constexpr StoredMetric kExactCallAccuracy{"exact_call_accuracy", "Exact function-call accuracy"};
 inline constexpr StoredMetric kGoldenCalls{"golden_calls", "Golden calls", "calls"};
 
+// Steps of a loop of tool calls, by what became of them.
+inline constexpr StoredMetric kToolSteps{"tool_loop_steps", "Steps with the right call"};
+inline constexpr StoredMetric kMalformedCalls{"tool_loop_malformed", "Steps with a malformed call", "fraction",
+                                              Better::lower};
+inline constexpr StoredMetric kMissingCalls{"tool_loop_missing", "Steps without a call", "fraction", Better::lower};
+inline constexpr StoredMetric kWrongTools{"tool_loop_wrong_tool", "Steps with another tool", "fraction", Better::lower};
+inline constexpr StoredMetric kWrongArguments{"tool_loop_wrong_argument", "Steps with a wrong argument", "fraction",
+                                              Better::lower};
+inline constexpr StoredMetric kStaleValues{"tool_loop_stale", "Steps with a value no longer right", "fraction",
+                                           Better::lower};
+
 // Instructions of a prompt that an answer follows (IFEval), beside whether it follows all of them.
 inline constexpr StoredMetric kInstructionsStrict{"ifeval_instruction_strict", "IFEval, instructions, strict"};
 inline constexpr StoredMetric kInstructionsLoose{"ifeval_instruction_loose", "IFEval, instructions, loose"};

@@ -74,6 +74,14 @@ TEST(Vectors, OddChineseInputsAreScoredAsByTheOfficialCode) {
   EXPECT_TRUE(report.mismatches.empty());
 }
 
+TEST(Vectors, ToolLoopsAreScoredAsInPlainPython) {
+  const VectorReport report = check_vectors(kGolden / "metrics_tool_loop.jsonl", {.tolerance = 1e-12});
+  EXPECT_EQ(report.rows, 60);
+  for (const VectorMismatch& m : report.mismatches) {
+    ADD_FAILURE() << m.place << " " << m.field << ": expected " << m.expected << ", found " << m.found;
+  }
+}
+
 TEST(Vectors, NotANumberEqualsItselfAlone) {
   const std::string row =
       R"({"metric": "longbench_dataset_score", "dataset": "qasper", "predictions": ["x"], "answers": [["x"]], )"

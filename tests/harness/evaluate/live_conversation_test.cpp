@@ -1,5 +1,5 @@
 // Conversations whose messages follow from the answers: beside the same conversation held step by step, with each
-// answer's prompt put together anew.
+// answer's prompt put together anew, and in cells of a run.
 
 #include "harness/evaluate/live_conversation.h"
 
@@ -12,7 +12,8 @@
 
 #include "datasets/prompt.h"
 #include "harness/core/error.h"
-#include "harness/evaluate/loaded_model.h"
+#include "harness/core/failure.h"
+#include "harness/evaluate/model_evaluator.h"
 #include "harness/evaluate/quality.h"
 #include "tests/support/decoding.h"
 #include "tests/support/temporary_folder.h"
@@ -22,8 +23,10 @@
 namespace kvarena::evaluate {
 namespace {
 
+using experiment::ExperimentConfig;
 using experiment::Question;
 using nlohmann::json;
+using results::CellKind;
 
 constexpr int64_t kTokens = 7;  // of an answer, at most
 constexpr size_t kAnswers = 3;
@@ -119,6 +122,17 @@ class LiveConversation : public ::testing::Test {
     return sum / static_cast<double>(steps);
   }
 
+  [[nodiscard]] ExperimentConfig config(const json& workload, const json& more = json::object()) const {
+    json text = {
+        {"name", "tiny"},
+        {"models", {{{"name", "tiny"}, {"path", (folder_ / "tiny").string()}}}},
+        {"workloads", {workload}},
+        {"methods", {"full", {{"name", "snapkv"}, {"keep", 0.25}, {"window", 8}}, {{"name", "kivi"}, {"bits", 2}}}},
+        {"engine", {{"max_new_tokens", 9}, {"noise_floor", 1}}}};
+    text.update(more);
+    return experiment::parse_config(text.dump(), "tiny.json", {}, registry_validators());
+  }
+
   [[nodiscard]] static double value_of(const experiment::SampleOutcome& outcome, const std::string& metric) {
     const auto& values = outcome.result.values;
     const auto found = std::ranges::find(values, metric, &results::MetricValue::metric);
@@ -191,6 +205,67 @@ TEST_F(LiveConversation, AMessageThatCannotBeAskedCostsItsMethodAlone) {
   const auto outcomes = evaluate_quality(loaded.transformer(), request, methods);
   EXPECT_EQ(outcomes[0].failure, "");
   EXPECT_EQ(outcomes[1].failure, "too long");
+}
+
+TEST_F(LiveConversation, CellsOfToolLoopsDoNotHangOnOneAnother) {
+  const json workload = {{"name", "tool_loop"}, {"turns", 6}, {"live", 3}, {"samples", 2}};
+  for (const char* question : {"unseen", "seen"}) {
+    json asked = workload;
+    asked["question"] = question;
+    const ExperimentConfig tiny = config(asked);
+    ModelEvaluator opened{tiny, {.home = folder_.path(), .data_dir = {}, .hardware = {}}};
+    const experiment::Plan plan = experiment::make_plan(tiny, opened);
+    opened.begin_model(tiny.models[0], tiny.engine);
+    for (const experiment::CellGroup& group : plan.groups) {
+      std::vector<const experiment::PlannedCell*> cells;
+      for (const experiment::PlannedCell& cell : group.cells) cells.push_back(&cell);
+      const auto evaluated = [&](ModelEvaluator& by, std::span<const experiment::PlannedCell* const> some, int64_t at) {
+        return by.evaluate({.model = *group.model,
+                            .workload = *group.workload,
+                            .kind = group.kind,
+                            .sample_id = group.sample_ids[static_cast<size_t>(at)],
+                            .sample_index = at,
+                            .cells = some});
+      };
+      for (int64_t at = 0; at < std::ssize(group.sample_ids); ++at) {
+        const auto together = evaluated(opened, cells, at);
+        ModelEvaluator anew{tiny, {.home = folder_.path(), .data_dir = {}, .hardware = {}}};
+        anew.begin_model(tiny.models[0], tiny.engine);
+        for (size_t i = 0; i < cells.size(); ++i) {
+          const auto alone = evaluated(anew, std::span(cells).subspan(i, 1), at);
+          ASSERT_EQ(together[i].failure, "");
+          EXPECT_EQ(together[i].result.prediction, alone[0].result.prediction);
+          for (const char* metric :
+               {"tool_loop", "tool_loop_missing", "tool_loop_steps", "kl_nats", "resident_bytes"}) {
+            EXPECT_EQ(value_of(together[i], metric), value_of(alone[0], metric)) << metric;
+          }
+          const json record = json::parse(together[i].result.prediction);
+          EXPECT_EQ(record["steps"].size(), 3U);
+          if (group.kind == CellKind::noise_floor) EXPECT_EQ(value_of(together[i], "kl_nats"), 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LiveConversation, RequestsUnderLoadRefuseIt) {
+  const ExperimentConfig tiny =
+      config({{"name", "tool_loop"}, {"turns", 6}, {"samples", 4}}, {{"serving", {{"load", {1}}, {"requests", 2}}}});
+  ModelEvaluator opened{tiny, {.home = folder_.path(), .data_dir = {}, .hardware = {}}};
+  const experiment::Plan plan = experiment::make_plan(tiny, opened);
+  opened.begin_model(tiny.models[0], tiny.engine);
+  const auto serving = std::ranges::find(plan.groups, CellKind::serving, &experiment::CellGroup::kind);
+  ASSERT_NE(serving, plan.groups.end());
+  const experiment::PlannedCell* const cell[] = {&serving->cells.front()};
+  const std::string refusal = failure_of([&] {
+    (void)opened.evaluate({.model = *serving->model,
+                           .workload = *serving->workload,
+                           .kind = serving->kind,
+                           .sample_id = serving->sample_ids[0],
+                           .sample_index = 0,
+                           .cells = cell});
+  });
+  EXPECT_NE(refusal.find("goes on with what was answered"), std::string::npos) << refusal;
 }
 
 }  // namespace
