@@ -241,7 +241,9 @@ TEST_F(LiveConversation, CellsOfToolLoopsDoNotHangOnOneAnother) {
           }
           const json record = json::parse(together[i].result.prediction);
           EXPECT_EQ(record["steps"].size(), 3U);
-          if (group.kind == CellKind::noise_floor) EXPECT_EQ(value_of(together[i], "kl_nats"), 0);
+          if (group.kind == CellKind::noise_floor) {
+            EXPECT_EQ(value_of(together[i], "kl_nats"), 0);
+          }
         }
       }
     }
