@@ -43,6 +43,7 @@ class PrefillMethod final : public PartMethod<PrefillPattern> {
   void select(LayerContext& layer, const LayerQueries& queries) const override;
 
   // The other method's, behind the prompt.
+  [[nodiscard]] HookAccess reach() const override { return then_ ? then_->reach() : HookAccess::nothing; }
   void compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const override;
   void on_tokens(RequestContext& request, std::span<const int32_t> tokens) const override;
   void begin_step(RequestContext& request, int64_t q_len) const override;

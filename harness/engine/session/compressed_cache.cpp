@@ -20,7 +20,7 @@ class ObservedHooks final : public MethodHooks {
   ObservedHooks(const Method& method, Activity& activity, const Prefill& prompt, AttentionHooks& observer)
       : MethodHooks(method, activity, std::ssize(prompt.tokens), prompt.model.get()), observer_(&observer) {}
 
-  [[nodiscard]] HookAccess reach() const override { return std::max(MethodHooks::reach(), observer_->reach()); }
+  [[nodiscard]] HookAccess reach() const override { return HookAccess::attention; }
   [[nodiscard]] bool wants_hidden() const override { return MethodHooks::wants_hidden() || observer_->wants_hidden(); }
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
     observer_->after_attention(layer, cache, queries, lse);
