@@ -125,7 +125,7 @@ class LiveConversation : public ::testing::Test {
   [[nodiscard]] ExperimentConfig config(const json& workload, const json& more = json::object()) const {
     json text = {
         {"name", "tiny"},
-        {"models", {{{"name", "tiny"}, {"path", (folder_ / "tiny").string()}}}},
+        {"models", {{{"name", "tiny"}, {"path", (folder_ / "tiny").string()}, {"template", "chatml"}}}},
         {"workloads", {workload}},
         {"methods", {"full", {{"name", "snapkv"}, {"keep", 0.25}, {"window", 8}}, {{"name", "kivi"}, {"bits", 2}}}},
         {"engine", {{"max_new_tokens", 9}, {"noise_floor", 1}}}};
