@@ -5,10 +5,10 @@
 // A request decodes 64 tokens under the method; overhead is the share of that time which is not spent in the model:
 // sampling, stop rules, the method's hooks, counting bytes.
 //
-// Of a method that attends to prompts sparsely instead: a prompt is read in full and by the method in turns. Its tokens
-// are those of the text in the file KVARENA_BENCH_TEXT, over and over. speedup: of the processor's time, which other
-// programs disturb less than the clock's; computed and kept: shares of the prompt's attention; kl: of the first token,
-// in nats.
+// A sparse prefill is timed instead where the method is one: the prompt is read in full and by the method in turns. Its
+// tokens are those of the text in the file KVARENA_BENCH_TEXT, over and over. speedup: of the processor's time, which
+// other programs disturb less than the clock's; computed and kept: shares of the prompt's attention; kl: of the first
+// token, in nats.
 
 #include <cmath>
 #include <cstdio>

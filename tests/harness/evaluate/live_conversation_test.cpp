@@ -15,6 +15,7 @@
 #include "harness/core/failure.h"
 #include "harness/evaluate/model_evaluator.h"
 #include "harness/evaluate/quality.h"
+#include "tests/harness/evaluate/outcome_value.h"
 #include "tests/support/decoding.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_blanks.h"
@@ -131,13 +132,6 @@ class LiveConversation : public ::testing::Test {
         {"engine", {{"max_new_tokens", 9}, {"noise_floor", 1}}}};
     text.update(more);
     return experiment::parse_config(text.dump(), "tiny.json", {}, registry_validators());
-  }
-
-  [[nodiscard]] static double value_of(const experiment::SampleOutcome& outcome, const std::string& metric) {
-    const auto& values = outcome.result.values;
-    const auto found = std::ranges::find(values, metric, &results::MetricValue::metric);
-    EXPECT_NE(found, values.end()) << metric;
-    return found == values.end() ? -1 : found->value;
   }
 
   testing::TemporaryFolder folder_;

@@ -11,6 +11,7 @@
 #include "harness/core/failure.h"
 #include "harness/evaluate/context_with_queries.h"
 #include "harness/evaluate/model_evaluator.h"
+#include "tests/harness/evaluate/outcome_value.h"
 #include "tests/support/decoding.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_blanks.h"
@@ -107,12 +108,6 @@ class QuestionProtocol : public ::testing::Test {
       samples.push_back(std::move(sample));
     }
     return samples;
-  }
-  [[nodiscard]] static double value_of(const experiment::SampleOutcome& outcome, const std::string& metric) {
-    const auto& values = outcome.result.values;
-    const auto found = std::ranges::find(values, metric, &results::MetricValue::metric);
-    EXPECT_NE(found, values.end()) << metric;
-    return found == values.end() ? -1 : found->value;
   }
 
   testing::TemporaryFolder folder_;
