@@ -137,8 +137,8 @@ std::unique_ptr<stored::ProfileRun> start_profile(Transformer& model, const Stor
   return std::make_unique<stored::ProfileRun>(model, std::move(original), set.forms, queries.queries, queries.quality);
 }
 
-std::shared_ptr<const StoredSet> read_stored_set(Transformer& model, const StoredContextsTask& task,
-                                                 std::span<const EvaluatedMethod> methods) {
+std::shared_ptr<StoredSet> read_stored_set(Transformer& model, const StoredContextsTask& task,
+                                           std::span<const EvaluatedMethod> methods) {
   auto set = std::make_shared<StoredSet>(task.folder);
   set->originals = std::make_unique<stored::Originals>(model, set->folder.path() / "originals");
   set->ready = task.contexts.on_device();

@@ -40,8 +40,8 @@ struct StoredSet {
 
 /// Prefills every context of the task once with the needs of all methods, and profiles it where one chooses among
 /// forms. The model must outlive the result. Throws UserError when a form's method cannot act on a context.
-[[nodiscard]] std::shared_ptr<const StoredSet> read_stored_set(Transformer& model, const StoredContextsTask& task,
-                                                               std::span<const EvaluatedMethod> methods);
+[[nodiscard]] std::shared_ptr<StoredSet> read_stored_set(Transformer& model, const StoredContextsTask& task,
+                                                         std::span<const EvaluatedMethod> methods);
 
 /// Whether a policy chooses among forms, instead of leaving contexts as they come.
 [[nodiscard]] bool chooses(const Method& method);
