@@ -15,7 +15,23 @@ class Then : public testing::RegisteredMethod {
   [[nodiscard]] json spec(int64_t local) const {
     return {{"name", "a_shape"}, {"sinks", 16}, {"local", local}, {"then", testing::active_settings(entry())}};
   }
-  [[nodiscard]] bool takes_over() const { return check_method(spec(64), "test").empty(); }
+  /// Whether it may follow; a refusal has a reason that is true of the method.
+  [[nodiscard]] bool takes_over() const {
+    const std::vector<std::string> problems = check_method(spec(64), "test");
+    const auto method = make_method(testing::active_settings(entry()), "test");
+    const Needs needs = method->needs();
+    const std::pair<const char*, bool> reasons[] = {
+        {"reads prompts in its own way", method->prompt_pass() > 0 || method->pruner() != nullptr},
+        {"reads a guess in each pass", method->looks_ahead()},
+        {"needs the attention of all queries", needs.prompt_attention || !needs.statistics.empty()},
+        {"looks at what full KV answers", needs.future > 0}};
+    for (const std::string& problem : problems) {
+      EXPECT_TRUE(std::ranges::any_of(reasons, [&](const auto& reason) {
+        return reason.second && problem.find(reason.first) != std::string::npos;
+      })) << problem;
+    }
+    return problems.empty();
+  }
 };
 
 TEST_P(Then, WhereEveryEntryIsSeenItChangesNothingBitForBit) {
