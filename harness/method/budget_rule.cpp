@@ -203,6 +203,54 @@ class Competition final : public BudgetRule {
   std::string form_ = "kvpress";
 };
 
+/// The i-th best entries of a layer's heads are one composite entry, worth the mean of their scores; the best of all
+/// layers' composites stay, so that the heads of a layer hold the same number. The first layer's are worth as much as
+/// the best layer's at each i, so that none holds more: caches whose length is the first layer's can hold the rest.
+/// Akulov et al. 2025 (KVCompose), arXiv:2509.05165, section 3.3, and kvpress's KVComposePress.
+class Composite final : public BudgetRule {
+ public:
+  bool by_layer() const override { return false; }
+  std::vector<HeadBudgets> divide(const Division& division) const override {
+    std::vector<HeadBudgets> budgets = division.equal();
+    if (division.fits()) return budgets;
+    const auto longest = static_cast<size_t>(division.longest());
+    std::vector<float> worth;  // [layers, longest]
+    for (const LayerScores& layer : division.layers) {
+      const std::vector<float> own = composites(layer, longest);
+      worth.insert(worth.end(), own.begin(), own.end());
+    }
+    for (size_t i = longest; i < worth.size(); ++i) worth[i % longest] = std::max(worth[i % longest], worth[i]);
+    const auto layers = static_cast<double>(budgets.size());
+    std::vector<int32_t> best(worth.size());
+    const int64_t found = kernels::top_k(worth.data(), std::ssize(worth),
+                                         std::max<int64_t>(1, floor_of(division.share * layers)), best.data());
+    KVARENA_ASSERT(found >= 0, "a score that is not a number");
+    for (HeadBudgets& layer : budgets) std::ranges::fill(layer, 0);
+    for (int64_t i = 0; i < found; ++i) {
+      for (int64_t& head : budgets[static_cast<size_t>(best[i]) / longest]) ++head;
+    }
+    for (HeadBudgets& layer : budgets)
+      std::ranges::for_each(layer, [](int64_t& head) { head = std::max<int64_t>(1, head); });
+    return budgets;
+  }
+
+ private:
+  /// Mean scores of the i-th best entries of the heads; heads with fewer entries do not count.
+  [[nodiscard]] static std::vector<float> composites(const LayerScores& layer, size_t longest) {
+    std::vector<float> sums(longest, 0.0F), counts(longest, 0.0F);
+    for (std::vector<float> head : layer.heads) {
+      std::ranges::sort(head, std::greater());
+      for (size_t i = 0; i < head.size(); ++i) {
+        sums[i] += head[i];
+        ++counts[i];
+      }
+    }
+    for (size_t i = 0; i < longest; ++i)
+      sums[i] = counts[i] > 0 ? sums[i] / counts[i] : -std::numeric_limits<float>::infinity();
+    return sums;
+  }
+};
+
 /// Rules that configs name: those of this file, and behind them those of plugins.
 std::vector<detail::BudgetRuleEntry>& rules() {
   using Scope = Competition::Scope;
@@ -212,7 +260,9 @@ std::vector<detail::BudgetRuleEntry>& rules() {
       {"pyramid", "fewer entries the deeper the layer", [] { return std::make_unique<Pyramid>(); }},
       {"heads", "the heads of a layer compete for its entries, each with a floor",
        [] { return std::make_unique<Competition>(Scope::layer, 0.2); }},
-      {"global", "all heads of all layers compete", [] { return std::make_unique<Competition>(Scope::cache, 0.0); }}};
+      {"global", "all heads of all layers compete", [] { return std::make_unique<Competition>(Scope::cache, 0.0); }},
+      {"composite", "layers compete with the mean scores of their heads' best entries",
+       [] { return std::make_unique<Composite>(); }}};
   return all;
 }
 

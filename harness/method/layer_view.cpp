@@ -220,6 +220,10 @@ const ReconstructionScores& LayerView::reconstruction(const Reconstruction& what
   throw InternalError("the reconstruction was not declared in needs()");
 }
 
+at::Tensor LayerView::reconstruction_scores(const Reconstruction& what) const {
+  return at::from_blob(const_cast<float*>(reconstruction(what).scores.data()), {kv_heads(), group(), n()});
+}
+
 at::Tensor LayerView::prompt_statistic(const PromptStatistic& what) const {
   KVARENA_ASSERT(seen_ != nullptr, "statistics are known of the prompt alone");
   for (const GatheredStatistic& gathered : seen_->statistics) {

@@ -78,6 +78,8 @@ class LayerView {
   [[nodiscard]] const QueryMoments& query_moments(int64_t left_out) const;
   /// Needs::reconstructions with this one among them.
   [[nodiscard]] const ReconstructionScores& reconstruction(const Reconstruction& what) const;
+  /// Its scores by group: [kv_heads, group, n].
+  [[nodiscard]] at::Tensor reconstruction_scores(const Reconstruction& what) const;
   /// The sums of this statistic, [kv_heads, n, width]. Needs::statistics with one of its id among them.
   [[nodiscard]] at::Tensor prompt_statistic(const PromptStatistic& what) const;
   [[nodiscard]] const ModelFacts& model() const;

@@ -34,6 +34,7 @@ struct Reconstruction {
   int64_t tail = 8;              // tokens of that end
   std::optional<int64_t> sinks;  // first entries that share the softmax with the chunk behind them; absent: the prefix
   bool output_norm = false;      // weigh probabilities by |W_O v| / |attention input of the query|
+  bool bare = false;             // without instructions and template, and the prefix is repeated too
   bool operator==(const Reconstruction&) const = default;
 };
 
@@ -71,12 +72,12 @@ struct QueryMoments {
   std::vector<double> covariance;  // [q_heads, head_dim, head_dim]
 };
 
-/// The attention of a reconstruction: the largest probability of each entry over the group's query heads and all
-/// queries of the chunk that holds it; 0 for entries that are not repeated.
+/// The attention of a reconstruction: the largest probability of each entry over all queries of the chunk that holds it;
+/// 0 for entries that are not repeated.
 struct ReconstructionScores {
   Reconstruction of;
   int64_t prefix = 0;         // entries in front of the repeated part
-  std::vector<float> scores;  // [kv_heads, n]
+  std::vector<float> scores;  // [q_heads, n]
 };
 
 /// A prefill's observations of one layer. Attention is kept for each query head: how a method reduces query heads to

@@ -30,12 +30,11 @@ class SurrogateFitter final : public Fitter {
   bool half() const override { return kind_ == "mlp"; }
 
   FittedTensors collect(const LayerView& layer, const RandomStream& draws) const override {
-    const ReconstructionScores& seen = layer.reconstruction(kTarget);
-    const int64_t rows = layer.n() - seen.prefix;
+    const int64_t prefix = layer.reconstruction(kTarget).prefix, rows = layer.n() - prefix;
     const at::Tensor chosen = draw_rows(rows, kRows, draws);
-    const at::Tensor scores = at::from_blob(const_cast<float*>(seen.scores.data()), {layer.kv_heads(), layer.n()});
-    const at::Tensor x = layer.hidden().narrow(0, seen.prefix, rows).index_select(0, chosen);
-    const at::Tensor y = scores.narrow(1, seen.prefix, rows).t().clamp_min(kSmallest).log().index_select(0, chosen);
+    const at::Tensor scores = layer.reconstruction_scores(kTarget).amax(1);
+    const at::Tensor x = layer.hidden().narrow(0, prefix, rows).index_select(0, chosen);
+    const at::Tensor y = scores.narrow(1, prefix, rows).t().clamp_min(kSmallest).log().index_select(0, chosen);
     return {{"x", weight_of(x)}, {"y", weight_of(y)}};
   }
   FittedTensors solve(const std::vector<FittedTensors>& records, const RandomStream& draws) const override {

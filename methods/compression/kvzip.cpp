@@ -23,9 +23,9 @@ class Kvzip final : public Scorer {
   Needs needs() const override { return {.reconstructions = {reconstruction()}}; }
 
   at::Tensor score(const LayerView& layer) const override {
-    const ReconstructionScores& seen = layer.reconstruction(reconstruction());
-    at::Tensor scores = at::from_blob(const_cast<float*>(seen.scores.data()), {layer.kv_heads(), layer.n()}).clone();
-    const int64_t kept = form_ == "authors" ? seen.prefix : std::min(kSinks, layer.n());
+    at::Tensor scores = layer.reconstruction_scores(reconstruction()).amax(1);
+    const int64_t prefix = layer.reconstruction(reconstruction()).prefix;
+    const int64_t kept = form_ == "authors" ? prefix : std::min(kSinks, layer.n());
     scores.narrow(1, 0, kept).fill_(std::numeric_limits<float>::max());
     return scores;
   }

@@ -16,7 +16,7 @@ import json
 import numpy as np
 import torch
 import kvpress.presses.duo_attention_press as duo
-from kvpress import DMSPress, ExpectedAttentionPress, KVzapPress, KVzipPress, QFilterPress
+from kvpress import DMSPress, ExpectedAttentionPress, KVComposePress, KVzapPress, KVzipPress, QFilterPress
 from kvpress.presses.expected_attention_with_stats import ExpectedAttentionStatsPress
 from kvpress.presses.fastkvzip_press import FastKVzipGate, FastKVzipPress
 from kvpress.presses.kvzap_press import KVzapConfig, KVzapModel
@@ -153,6 +153,29 @@ def kvzip(model, ids, prefix, keep, plus):
     return {"global": masked(model, scores, int(scores.numel() * (1 - keep))), "uniform": uniform_drop(scores, keep)}
 
 
+class ReadAgain(KVComposePress):
+    """Keeps what was chosen; None where rounding decides."""
+
+    def compress_cache(self, model):
+        self.kept = None
+        for layer in model.model.layers:
+            layer.self_attn.masked_key_indices = None
+        counts = self.important_per_layer[:, None].repeat(2, 1) if self.structured else self.important_per_head
+        worth = self.composite_scores_per_layer if self.structured else self.composite_scores_per_head
+        cuts = [clear_cut(worth, worth.numel() - int(worth.numel() * (1 - self.compression_ratio)))]
+        cuts += [clear_cut(head, TOKENS - int(count))
+                 for head, count in zip(self.scores.flatten(0, 1), counts.flatten())]
+        if all(cuts):
+            self.kept = masks(~torch.stack([torch.stack(heads) for heads in self.important_mask_per_kv_head]))
+
+
+def kvcompose(model, ids, keep, **options):
+    press = ReadAgain(compression_ratio=1 - keep, **options)
+    with press(model):
+        model(ids, past_key_values=DynamicCache())
+    return press.kept
+
+
 def kvzap_model(kind):
     hidden = None if kind == "linear" else 16
     surrogate = KVzapModel(KVzapConfig(input_dim=64, output_dim=2, n_modules=LAYERS, hidden_dim=hidden)).eval()
@@ -274,6 +297,9 @@ def main():
                 **{f"kvzip {name} {rule}": selection
                    for name, prefix, plus in [("bare", 0, False), ("template", PREFIX, False), ("plus", 0, True)]
                    for rule, selection in kvzip(model, ids, prefix, keep, plus).items()},
+                "kvcompose composite": kvcompose(model, ids, keep),
+                "kvcompose heads": kvcompose(model, ids, keep, structured=False),
+                "kvcompose apart": kvcompose(model, ids, keep, agg_group="max", add_mean_across_heads=False),
                 "fast_kvzip": fast_kvzip(model, seen, keep),
                 "qfilter": uniform_drop(by_scores(model, with_filters(), seen, cache), keep),
             }
@@ -285,7 +311,7 @@ def main():
         cases.append({"tokens": ids[0].tolist(), "kept": kept, "thresholds": above})
     common = {"prefix": PREFIX, "chunk": CHUNK, "instructions": list(INSTRUCTIONS.values()), "after_user": AFTER_USER,
               "window": 16}
-    for name in ("expected_attention", "kvzip", "kvzap", "fast_kvzip", "qfilter"):
+    for name in ("expected_attention", "kvzip", "kvcompose", "kvzap", "fast_kvzip", "qfilter"):
         own = lambda kept: {case: selection for case, selection in kept.items() if case.split()[0] == name}
         more = lambda case: {"thresholds": case["thresholds"]} if name == "kvzap" else {}
         write(__file__, name, {**common, "cases": [

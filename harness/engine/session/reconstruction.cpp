@@ -17,8 +17,9 @@ struct Chunk {
   std::vector<int32_t> fed;
 };
 
-/// How many of the prompt's first tokens the chat template wrote.
-int64_t prefix_length(const Prefill& prompt) {
+/// How many of the prompt's first tokens are not repeated: what the chat template wrote.
+int64_t prefix_length(const Prefill& prompt, const Reconstruction& what) {
+  if (what.bare) return 0;
   const std::vector<int32_t>& head = prompt.model->text.before_user;
   const bool templated =
       head.size() < prompt.tokens.size() && std::equal(head.begin(), head.end(), prompt.tokens.begin());
@@ -28,17 +29,17 @@ int64_t prefix_length(const Prefill& prompt) {
 std::vector<Chunk> cut(const Prefill& prompt, const Reconstruction& what) {
   const TextFacts& text = prompt.model->text;
   const auto n = static_cast<int64_t>(prompt.tokens.size());
-  const int64_t prefix = prefix_length(prompt);
+  const int64_t prefix = prefix_length(prompt, what);
   std::vector<Chunk> chunks;
-  for (int64_t begin = prefix; begin < n; begin += what.chunk) {
-    Chunk chunk{.begin = begin, .end = std::min(n, begin + what.chunk)};
+  for (int64_t begin = prefix; begin < n; begin += std::min(what.chunk, n - begin)) {
+    Chunk chunk{.begin = begin, .end = begin + std::min(what.chunk, n - begin)};
     const bool is_first = begin == prefix;
-    if (text.encode) chunk.fed = text.encode(is_first ? what.first : what.next);
+    if (text.encode && !what.bare) chunk.fed = text.encode(is_first ? what.first : what.next);
     if (!is_first) {
       const auto here = prompt.tokens.begin() + begin;
       chunk.fed.insert(chunk.fed.end(), here - std::min(what.tail, begin - prefix), here);
     }
-    chunk.fed.insert(chunk.fed.end(), text.after_user.begin(), text.after_user.end());
+    if (!what.bare) chunk.fed.insert(chunk.fed.end(), text.after_user.begin(), text.after_user.end());
     chunk.fed.insert(chunk.fed.end(), prompt.tokens.begin() + chunk.begin, prompt.tokens.begin() + chunk.end);
     chunks.push_back(std::move(chunk));
   }
@@ -91,7 +92,7 @@ class ReconstructionObserver final : public AttentionHooks {
         mass = mass * per_query.view({1, -1, 1}) *
                output_norms(output, head * shape.group(), shape.group(), chunk).unsqueeze(1);
       }
-      keep_largest(*scores_[layer], head, mass);
+      keep_largest(*scores_[layer], head * shape.group(), mass);
     }
   }
 
@@ -113,10 +114,11 @@ class ReconstructionObserver final : public AttentionHooks {
     return at::softmax(logits, 2).narrow(2, sinks, size);
   }
 
-  void keep_largest(ReconstructionScores& scores, int64_t head, const at::Tensor& mass) const {
-    const at::Tensor largest = mass.amax({0, 1}).contiguous();
-    float* row = scores.scores.data() + head * n_ + chunk_->begin;
-    for (int64_t i = 0; i < largest.numel(); ++i) row[i] = std::max(row[i], largest.data_ptr<float>()[i]);
+  void keep_largest(ReconstructionScores& scores, int64_t first_head, const at::Tensor& mass) const {
+    const at::Tensor largest = mass.amax(1);  // [group, chunk]
+    float* const rows = scores.scores.data() + first_head * n_ + chunk_->begin;
+    at::Tensor kept = at::from_blob(rows, largest.sizes(), {n_, 1});
+    at::maximum_out(kept, kept, largest);
   }
 
   Transformer* model_;
@@ -140,14 +142,14 @@ void check_room(const Transformer& model, const Prefill& prompt, const std::vect
 
 void observe_reconstruction(Transformer& model, Prefill& prompt, const Reconstruction& what, int64_t piece) {
   const auto n = static_cast<int64_t>(prompt.tokens.size());
-  const int64_t prefix = prefix_length(prompt);
+  const int64_t prefix = prefix_length(prompt, what);
   const std::vector<Chunk> chunks = cut(prompt, what);
   check_room(model, prompt, chunks);
   std::vector<ReconstructionScores*> scores;
   for (LayerObservations& seen : prompt.observations) {
     seen.reconstructions.push_back({.of = what, .prefix = prefix});
     if (seen.entries > 0)
-      seen.reconstructions.back().scores.assign(static_cast<size_t>(model.config().kv_heads * n), 0.0F);
+      seen.reconstructions.back().scores.assign(static_cast<size_t>(model.config().q_heads * n), 0.0F);
     scores.push_back(&seen.reconstructions.back());
   }
   ReconstructionObserver observer(model, std::move(scores), n);

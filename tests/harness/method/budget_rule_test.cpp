@@ -51,6 +51,20 @@ std::vector<int64_t> pyramid(int64_t n, double share, int64_t window, const char
 
 using List = std::vector<int64_t>;
 
+TEST(BudgetRule, CompositesOfLayersCompete) {
+  const std::vector<LayerScores> layers = {{.heads = {{4, 1, 2, 3}, {1, 2, 3, 4}}},   // composites 4, 3, 2, 1
+                                           {.heads = {{9, 0, 8, 0}, {7, 0, 0, 6}}},   // 8, 7, 0, 0
+                                           {.heads = {{5, 0, 0, 0}, {5, 5, 0, 0}}}};  // 5, 2.5, 0, 0
+  const Nested<BudgetRule> rule(R"({"name":"composite"})");
+  EXPECT_FALSE(rule->by_layer());
+  // The first layer's are worth 8, 7, 2, 1: as much as the best layer's at each place.
+  EXPECT_EQ(first_heads(rule->divide({.share = 5.0 / 3, .layers = layers})), (List{2, 2, 1}));
+  EXPECT_EQ(first_heads(rule->divide({.share = 2, .layers = layers})), (List{2, 2, 2}));
+  EXPECT_EQ(first_heads(rule->divide({.share = 7.0 / 3, .layers = layers})), (List{3, 2, 2}));
+  EXPECT_EQ(first_heads(rule->divide({.share = 1, .layers = layers})), (List{2, 1, 1})) << "no layer is left empty";
+  EXPECT_EQ(first_heads(rule->divide({.share = 4, .layers = layers})), (List{4, 4, 4}));
+}
+
 TEST(BudgetRule, PyramidGivesTheFiguresOfTheTwoImplementations) {
   EXPECT_EQ(pyramid(4096, 1024, 8, "authors"), (List{1990, 1346, 702, 58}));
   EXPECT_EQ(pyramid(1000, 500, 64, "kvpress"), (List{936, 645, 355, 64}));
