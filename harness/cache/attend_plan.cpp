@@ -29,13 +29,13 @@ void list(HeadRun& run, std::span<const int32_t> entries) {
   run.index_count = std::ssize(entries);
 }
 
-/// Runs of what an item lists.
-std::vector<HeadRun> listed(const AttentionItem& item, const std::vector<HeadRun>& all) {
-  if (item.lists.empty()) return all;
-  std::vector<HeadRun> runs;
+/// Runs of what an item lists, or of its entries from `first` on.
+std::vector<HeadRun> listed(const AttentionItem& item, const std::vector<HeadRun>& all, int64_t first) {
+  std::vector<HeadRun> runs = item.lists.empty() ? all : std::vector<HeadRun>();
   runs.reserve(item.lists.size());
   const size_t lists_of_run = item.lists.size() / all.size();
   for (size_t i = 0; i < item.lists.size(); ++i) list(runs.emplace_back(all[i / lists_of_run]), item.lists[i]);
+  for (size_t i = 0; i < item.biases.size(); ++i) runs[i].bias = item.biases[i].data() + first;
   return runs;
 }
 
@@ -43,7 +43,7 @@ std::vector<HeadRun> listed(const AttentionItem& item, const std::vector<HeadRun
 /// kernels::kChunk entries, whose bounds leave the bits of attention as they are. What is listed is one part.
 template <class Visit>
 void each_part(const AttentionItem& item, const Visit& visit) {
-  if (item.steps.empty()) return visit(Part{listed(item, item.runs), item.dtype, 0});
+  if (item.steps.empty()) return visit(Part{listed(item, item.runs, 0), item.dtype, 0});
   const LayerShape& shape = item.from->shape();
   const int64_t total = std::ranges::max(item.runs, {}, &HeadRun::entries).entries;
   const int64_t step = item.lists.empty() ? kernels::kChunk : total;
@@ -57,7 +57,7 @@ void each_part(const AttentionItem& item, const Visit& visit) {
       const int64_t entries = std::clamp<int64_t>(item.runs[h].entries - chunk.first, 0, chunk.count);
       runs.push_back({.keys = &chunk.keys[h * floats], .values = &chunk.values[h * floats], .entries = entries});
     }
-    visit(Part{listed(item, runs), DType::f32, chunk.first});
+    visit(Part{listed(item, runs, chunk.first), DType::f32, chunk.first});
   }
 }
 
@@ -170,7 +170,7 @@ std::vector<std::vector<int32_t>> positions_of(const AttentionItem& item) {
 class WindowedPart {
  public:
   WindowedPart(const Visibility& sees, const Part& part, const std::vector<std::vector<int32_t>>& positions)
-      : window_(sees.window), chunked_(sees.chunked), part_(part), first_places_(part.runs.size()) {
+      : window_(sees.window), chunked_(sees.chunked), whole_(part), part_(part), first_places_(part.runs.size()) {
     for (size_t i = 0; i < part_.runs.size(); ++i) {
       const HeadRun& run = part_.runs[i];
       std::vector<int32_t>& entries = lists_.emplace_back(run.index, run.index + run.index_count);
@@ -193,6 +193,7 @@ class WindowedPart {
       const auto end = std::upper_bound(begin, all.end(), position);
       first_places_[i] = begin - all.begin();
       list(part_.runs[i], {lists_[i].data() + first_places_[i], static_cast<size_t>(end - begin)});
+      if (whole_.runs[i].bias != nullptr) part_.runs[i].bias = whole_.runs[i].bias + first_places_[i];
     }
     return part_;
   }
@@ -202,7 +203,7 @@ class WindowedPart {
  private:
   int64_t window_;
   bool chunked_;
-  Part part_;
+  Part whole_, part_;
   std::vector<std::vector<int32_t>> lists_;      // [runs] entries
   std::vector<std::vector<int32_t>> positions_;  // [runs] their positions
   std::vector<int64_t> first_places_;
@@ -212,6 +213,7 @@ class WindowedPart {
 void attend_paths(const AttentionItem& item, Part part, const LayerQueries& queries,
                   const kernels::AttentionState& state) {
   const LayerShape& shape = item.from->shape();
+  KVARENA_ASSERT(item.biases.empty(), "the entries of a tree have no biases");
   const int64_t before = part.runs.front().entries - std::ssize(item.sees.parents);
   const int64_t shared = entries_before_paths(before), bytes = kernels::cell_bytes(shared, shape.head_dim, part.dtype);
   Part front = part;
@@ -338,7 +340,8 @@ void sum_part(const AttentionItem& item, const Part& part, const std::vector<std
 /// Whether a copy elsewhere has added the probabilities of an item.
 bool mirror_adds(const AttentionItem& item, const LayerQueries& queries, const float* lse, const ItemSums& sums) {
   EntryMirror* const mirror = item.from->mirror();
-  const bool may = mirror != nullptr && item.steps.empty() && item.sees.rule <= Visibility::Rule::newest;
+  const bool may =
+      mirror != nullptr && item.steps.empty() && item.biases.empty() && item.sees.rule <= Visibility::Rule::newest;
   if (!may) return false;
   if (sums.direct()) return mirror->add_probabilities(item, queries, lse, sums.from(0), sums.stride());
   const LayerShape& shape = item.from->shape();

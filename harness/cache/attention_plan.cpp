@@ -17,11 +17,14 @@ AttentionItem& AttentionPlan::add(const Segment& from) {
 std::vector<int32_t> positions_of(const AttentionItem& item, int64_t q_head) {
   const LayerShape& shape = item.from->shape();
   std::vector<int32_t> positions = item.from->positions(q_head / shape.group());
-  if (item.lists.empty()) return positions;
-  const std::span<const int32_t> list = item.lists[q_head / (shape.q_heads / std::ssize(item.lists))];
-  std::vector<int32_t> listed;
-  for (const int32_t entry : list) listed.push_back(positions[entry]);
-  return listed;
+  if (!item.lists.empty()) {
+    const std::span<const int32_t> list = item.lists[q_head / (shape.q_heads / std::ssize(item.lists))];
+    std::vector<int32_t> listed;
+    for (const int32_t entry : list) listed.push_back(positions[entry]);
+    positions = std::move(listed);
+  }
+  std::erase(positions, kNoPosition);
+  return positions;
 }
 
 AttentionPlan plan_of(const Segment& segment, const LayerQueries& queries) {

@@ -58,6 +58,9 @@ struct AttentionItem {
   std::function<std::unique_ptr<Segment>()> gather;
   /// [kv_heads] or [q_heads] ascending entries, these alone; empty: all entries.
   std::vector<std::span<const int32_t>> lists;
+  /// Numbers added to the logits of the listed entries, as `lists`, or of each kv head's where none are listed; empty:
+  /// none. Log weights of entries that stand for others; not under Visibility::Rule::paths, nor gathered.
+  std::vector<std::span<const float>> biases;
   bool ragged = false;  // whether heads hold entries of their own
   Visibility sees;
   /// [q_len, q_heads, head_dim] in place of the plan's queries; null: those.
@@ -78,7 +81,7 @@ struct AttentionPlan {
   AttentionItem& add(const Segment& from);
 };
 
-/// Original positions of the entries that an item shows to a query head, in its order.
+/// Original positions of the entries that an item shows to a query head, in its order, without kNoPosition.
 [[nodiscard]] std::vector<int32_t> positions_of(const AttentionItem& item, int64_t q_head);
 
 /// Plans the attention to one segment.

@@ -73,10 +73,26 @@ std::unique_ptr<Segment> GatheredSegment::clone(const LedgerPtr& ledger) const {
   return copy;
 }
 
-ConcatView::ConcatView(std::unique_ptr<Segment> own, std::vector<const Segment*> borrowed)
-    : Segment(own->shape()), own_(std::move(own)) {
-  parts_.push_back(own_.get());
+ConcatView::ConcatView(std::unique_ptr<Segment> own, const std::vector<const Segment*>& borrowed)
+    : Segment(own->shape()) {
+  add(std::move(own));
   parts_.insert(parts_.end(), borrowed.begin(), borrowed.end());
+}
+
+ConcatView::ConcatView(std::unique_ptr<Segment> first, std::unique_ptr<Segment> second) : Segment(first->shape()) {
+  add(std::move(first));
+  add(std::move(second));
+}
+
+void ConcatView::add(std::unique_ptr<Segment> own) {
+  parts_.push_back(own.get());
+  own_.push_back(std::move(own));
+}
+
+int64_t ConcatView::bytes() const {
+  int64_t total = 0;
+  for (const auto& own : own_) total += own->bytes();
+  return total;
 }
 
 int64_t ConcatView::entries(int64_t kv_head) const {
@@ -100,7 +116,10 @@ void ConcatView::plan(const LayerQueries& queries, AttentionPlan& to) const {
 }
 
 std::unique_ptr<Segment> ConcatView::clone(const LedgerPtr& ledger) const {
-  return std::make_unique<ConcatView>(own_->clone(ledger), std::vector(parts_.begin() + 1, parts_.end()));
+  auto copy = std::make_unique<ConcatView>(own_.front()->clone(ledger), std::vector<const Segment*>());
+  for (size_t i = 1; i < own_.size(); ++i) copy->add(own_[i]->clone(ledger));
+  copy->parts_.insert(copy->parts_.end(), parts_.begin() + std::ssize(own_), parts_.end());
+  return copy;
 }
 
 }  // namespace kvarena

@@ -43,23 +43,26 @@ class GatheredSegment final : public Segment {
   std::vector<Head> heads_;
 };
 
-/// A view of segments one after the other, the first its own, for a step whose entries lie in several places. Borrowed
-/// ones must outlive the view and must not change while it is used.
+/// A view of segments one after the other, the first ones its own, for a step whose entries lie in several places.
+/// Borrowed ones must outlive the view and must not change while it is used.
 class ConcatView final : public Segment {
  public:
-  ConcatView(std::unique_ptr<Segment> own, std::vector<const Segment*> borrowed);
+  ConcatView(std::unique_ptr<Segment> own, const std::vector<const Segment*>& borrowed);
+  ConcatView(std::unique_ptr<Segment> first, std::unique_ptr<Segment> second);
   /// Its own first.
   [[nodiscard]] std::span<const Segment* const> parts() const { return parts_; }
 
   [[nodiscard]] int64_t entries(int64_t kv_head) const override;
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
-  /// Bytes of its own segment.
-  [[nodiscard]] int64_t bytes() const override { return own_->bytes(); }
+  /// Bytes of its own segments.
+  [[nodiscard]] int64_t bytes() const override;
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
  private:
-  std::unique_ptr<Segment> own_;
+  void add(std::unique_ptr<Segment> own);
+
+  std::vector<std::unique_ptr<Segment>> own_;
   std::vector<const Segment*> parts_;  // own_ first
 };
 

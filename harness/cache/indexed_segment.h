@@ -6,11 +6,13 @@
 namespace kvarena {
 
 /// Attends to the listed entries of `base` only. Lists are ascending indices into the base's head; one list a kv head,
-/// or one a query head where a method selects for each query head by itself. The base must outlive the view and must
-/// not change while the view is used.
+/// or one a query head where a method selects for each query head by itself. Biases, as long as the lists, are added to
+/// the logits of what is listed; without them none are. The base must outlive the view and must not change while the
+/// view is used.
 class IndexedSegment final : public Segment {
  public:
-  IndexedSegment(const EntrySegment& base, const std::vector<std::vector<int32_t>>& selected, const LedgerPtr& ledger);
+  IndexedSegment(const EntrySegment& base, const std::vector<std::vector<int32_t>>& selected, const LedgerPtr& ledger,
+                 const std::vector<std::vector<float>>& biases = {});
 
   [[nodiscard]] int64_t entries(int64_t kv_head) const override;
   [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
@@ -31,6 +33,7 @@ class IndexedSegment final : public Segment {
   const EntrySegment* base_;
   LedgerPtr ledger_;
   std::vector<LedgerVector<int32_t>> selected_;  // [kv_heads] or [q_heads]
+  std::vector<LedgerVector<float>> biases_;      // the same, or empty
 };
 
 }  // namespace kvarena

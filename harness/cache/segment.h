@@ -50,6 +50,9 @@ struct LayerQueries {
 struct AttentionPlan;
 class EntryMirror;
 
+/// Position of an entry that stands for several, or for none.
+inline constexpr int32_t kNoPosition = -1;
+
 class Segment {
  public:
   explicit Segment(const LayerShape& shape) : shape_(shape) {}

@@ -1,6 +1,7 @@
 #include "harness/cli/inspection.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "harness/cache/attend_plan.h"
 #include "harness/engine/session/compressed_cache.h"
@@ -50,9 +51,15 @@ class Watch final : public ForwardingHooks {
     ForwardingHooks::before_attention(layer, cache, queries);
     const LayerShape& shape = cache.shape();
     const AttentionPlan plan = cache.plan(queries);
-    const bool listed = plan.items.size() == 1 && !plan.items.front().lists.empty();
-    for (int64_t head = 0; head < shape.q_heads; ++head)
-      attended[layer].push_back(listed ? positions_of(plan.items.front(), head) : held(cache, head / shape.group()));
+    const auto lists = [](const AttentionItem& item) { return !item.lists.empty(); };
+    const bool listed = std::ranges::all_of(plan.items, lists);
+    for (int64_t head = 0; head < shape.q_heads; ++head) {
+      std::vector<int32_t>& own = attended[layer].emplace_back();
+      if (!listed) own = held(cache, head / shape.group());
+      for (const AttentionItem& item : plan.items) {
+        if (listed) std::ranges::copy(positions_of(item, head), std::back_inserter(own));
+      }
+    }
     if (listed) note_selection(layer, shape);
   }
 

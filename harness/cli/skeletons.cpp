@@ -131,7 +131,7 @@ class @Class@ final : public Retriever {
           scores[b] = std::max(scores[b], score);
         }
       }
-      selection.push_back(best(scores, std::clamp<int64_t>(among.count / kBlock, 1, blocks), n));
+      selection.lists.push_back(best(scores, std::clamp<int64_t>(among.count / kBlock, 1, blocks), n));
     }
     return selection;
   }

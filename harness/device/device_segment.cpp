@@ -31,10 +31,12 @@ AttentionItem stored_item(const Segment& segment) {
 }
 
 bool in_runs(const AttentionItem& item) {
-  return item.packed.empty() && item.steps.empty() && !item.gather && item.dtype == item.from->shape().dtype;
+  return item.packed.empty() && item.steps.empty() && item.biases.empty() && !item.gather &&
+         item.dtype == item.from->shape().dtype;
 }
 
 std::string DeviceSegment::unsupported_reason(const AttentionItem& item) {
+  if (!item.biases.empty()) return "entries with biases";
   if (item.from->shape().window > 0 && !item.gather) return "packed entries under a sliding window";
   const auto longer = [&](const kernels::HeadRun& run) { return run.entries != item.runs.front().entries; };
   if (std::ranges::any_of(item.runs, longer)) return "packed heads of different lengths";

@@ -110,6 +110,7 @@ AttentionSelection selection_of(const LayerCache& cache, const LayerQueries& que
   std::vector<const AttentionItem*> shown(own.size());
   std::vector<const Segment*> brought;
   for (AttentionItem& item : plan.items) {
+    KVARENA_ASSERT(item.biases.empty(), "biases are added on the host");
     const auto part = std::ranges::find(own, item.stored);
     const auto front = std::ranges::find(fronts, item.stored->version());
     if (part != own.end()) {

@@ -94,7 +94,7 @@ Selection ScoringRetriever::select(const LayerIndex& index, const EntrySegment& 
     }
     for (int64_t row = 0; row < (together ? 1 : shape.group()); ++row) {
       const std::span<const float> own(scores.data() + row * width, static_cast<size_t>(width));
-      selection.push_back(best_candidates(own, among, name_));
+      selection.lists.push_back(best_candidates(own, among, name_));
     }
   }
   return selection;

@@ -1,21 +1,29 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/cache/gathered_segment.h"
 #include "harness/cache/indexed_segment.h"
 #include "harness/method/retriever.h"
 
 namespace kvarena {
 namespace {
 
-/// The chosen entries and those attended anyway, ascending and once each.
-std::vector<int32_t> with_attended(const std::vector<int32_t>& chosen, const Candidates& among, int64_t entries) {
-  std::vector<int32_t> all(static_cast<size_t>(among.first));
-  std::iota(all.begin(), all.end(), 0);
-  for (const int32_t entry : chosen) {
-    if (entry >= among.first && entry < among.last) all.push_back(entry);
+/// Makes of the chosen entries these and those attended anyway, ascending and once each; the latter have no bias.
+void add_attended(std::vector<int32_t>& list, std::vector<float>* biases, const Candidates& among, int64_t entries) {
+  const auto begin = std::ranges::lower_bound(list, among.first), end = std::ranges::lower_bound(list, among.last);
+  const auto first = static_cast<size_t>(among.first), rest = static_cast<size_t>(entries - among.last);
+  if (biases != nullptr) {
+    std::vector<float> all(first);
+    all.insert(all.end(), biases->begin() + (begin - list.begin()), biases->begin() + (end - list.begin()));
+    all.resize(all.size() + rest);
+    *biases = std::move(all);
   }
-  for (int64_t entry = among.last; entry < entries; ++entry) all.push_back(static_cast<int32_t>(entry));
-  return all;
+  std::vector<int32_t> all(first);
+  std::iota(all.begin(), all.end(), 0);
+  all.insert(all.end(), begin, end);
+  all.resize(all.size() + rest);
+  std::iota(all.end() - static_cast<int64_t>(rest), all.end(), static_cast<int32_t>(among.last));
+  list = std::move(all);
 }
 
 }  // namespace
@@ -26,7 +34,7 @@ RetrievalMethod::RetrievalMethod(std::unique_ptr<Retriever> retriever)
       dense_layers_(part_->default_dense_layers()) {}
 
 void RetrievalMethod::parameters(ParameterVisitor& p) {
-  budget_.parameters(p);
+  if (part_->budgeted()) budget_.parameters(p);
   protection_.parameters(p);
   p("generated", generated_)
       .one_of({"candidates", "attended"})
@@ -39,7 +47,7 @@ void RetrievalMethod::parameters(ParameterVisitor& p) {
 }
 
 void RetrievalMethod::check(const std::string& place, std::vector<std::string>& problems) const {
-  budget_.check(place, problems);
+  if (part_->budgeted()) budget_.check(place, problems);
   part_->check(place, problems);
 }
 
@@ -52,7 +60,8 @@ Candidates RetrievalMethod::candidates(const LayerContext& layer) const {
   const int64_t n = layer.cache.tail().entries(0);
   const bool generated = generated_ == "candidates";
   const int64_t all = generated ? n : std::min(n, layer.prompt_tokens);  // what a fraction is of
-  const int64_t budget = budget_.capacity(all, layer.cache.shape(), layer.budgeted());
+  const int64_t budget =
+      part_->budgeted() ? budget_.capacity(all, layer.cache.shape(), layer.budgeted()) : std::max<int64_t>(1, all);
   const Protection wanted = protection_.beside(part_->protect(budget));
   const int64_t recent = std::clamp<int64_t>(wanted.recent, 1, budget);
   const int64_t sinks = std::min({wanted.sinks, budget - recent, n - 1});
@@ -89,16 +98,18 @@ void RetrievalMethod::select(LayerContext& layer, const LayerQueries& queries) c
   update_index(layer);
   LayerCache& cache = layer.cache;
   const Candidates among = candidates(layer);
-  if (queries.q_len > 1 || among.count >= among.size()) return;
+  if (queries.q_len > 1 || among.size() == 0 || (part_->budgeted() && among.count >= among.size())) return;
 
   Selection selected = part_->select(*cache.index, cache.tail(), queries, among);
-  if (selected.empty()) return;
+  if (selected.lists.empty()) return;
   const int64_t n = cache.tail().entries(0);
-  for (auto& list : selected) {
-    list = with_attended(list, among, n);
-    layer.activity.entries_skipped += n - static_cast<int64_t>(list.size());
+  for (size_t i = 0; i < selected.lists.size(); ++i) {
+    add_attended(selected.lists[i], selected.biases.empty() ? nullptr : &selected.biases[i], among, n);
+    layer.activity.entries_skipped += n - std::ssize(selected.lists[i]);
   }
-  cache.view = std::make_unique<IndexedSegment>(cache.tail(), std::move(selected), cache.ledger());
+  cache.view = std::make_unique<IndexedSegment>(cache.tail(), selected.lists, cache.ledger(), selected.biases);
+  if (selected.stand_ins == nullptr) return;
+  cache.view = std::make_unique<ConcatView>(std::move(cache.view), std::move(selected.stand_ins));
 }
 
 void RetrievalMethod::observe(LayerContext& layer, const LayerQueries& queries, const float* /*lse*/) const {

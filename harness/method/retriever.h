@@ -20,8 +20,15 @@
 
 namespace kvarena {
 
-/// Selected entries, ascending indices into the layer's tail: one list a kv head, or one a query head.
-using Selection = std::vector<std::vector<int32_t>>;
+/// The entries that a step attends to in place of all.
+struct Selection {
+  /// Ascending indices into the layer's tail: one list a kv head, or one a query head. Empty: everything is attended.
+  std::vector<std::vector<int32_t>> lists;
+  /// Added to the logits of the listed entries: the log of how many each stands for. As `lists`; empty: none.
+  std::vector<std::vector<float>> biases;
+  /// Attended to beside the listed entries, in place of others; null: nothing.
+  std::unique_ptr<Segment> stand_ins;
+};
 
 /// The entries that a step chooses from. Entries before `first` (sinks) and from `last` on (recent ones, generated ones
 /// where they are no candidates, the query's own) are attended whatever is chosen.
@@ -43,6 +50,9 @@ class Retriever : public MethodPart {
   /// prompt are candidates of the selection ("candidates"), or always attended beside it ("attended").
   [[nodiscard]] virtual int64_t default_dense_layers() const { return 0; }
   [[nodiscard]] virtual const char* default_generated() const { return "candidates"; }
+  /// Whether the user's budget says how many candidates a step attends to; otherwise select() decides, and `budget` is
+  /// all there are.
+  [[nodiscard]] virtual bool budgeted() const { return true; }
   /// Entries attended whatever their score, counted in a budget of `budget` entries; the newest one always is. Recent
   /// entries give way, then sinks, where they exceed it.
   [[nodiscard]] virtual Protection protect(int64_t /*budget*/) const { return {}; }
@@ -56,9 +66,11 @@ class Retriever : public MethodPart {
   /// the prompt's length where generated entries are no candidates.
   virtual void extend(LayerIndex& /*index*/, const EntrySegment& /*entries*/, int64_t /*end*/) const {}
   /// The entries that a single query (queries.q_len == 1) attends to: about among.count of each head's candidates.
-  /// Entries that are attended anyway may be listed too. An empty selection attends to everything.
+  /// Entries that are attended anyway may be listed too, and then have no bias.
   [[nodiscard]] virtual Selection select(const LayerIndex& index, const EntrySegment& entries,
                                          const LayerQueries& queries, const Candidates& among) const = 0;
+  /// Whether select() gives biases or stand-ins, which the host attends to in a device's place.
+  [[nodiscard]] virtual bool weighs() const { return false; }
   /// Called after the attention of a pass over the tail's newest queries.q_len entries, also where everything was
   /// attended.
   virtual void observe(LayerIndex& /*index*/, const EntrySegment& /*entries*/, const LayerQueries& /*queries*/) const {}
@@ -66,7 +78,7 @@ class Retriever : public MethodPart {
 
 /// A budget given as a fraction is of the entries there are at each step, of the prompt's where generated ones are no
 /// candidates: nothing is stored less, so nothing need be fixed by the prompt.
-/// Passes with more than one query, steps whose candidates fit the budget, and layers with a sliding window attend to
+/// Passes with more than one query, steps whose candidates fit a budget, and layers with a sliding window attend to
 /// everything.
 class RetrievalMethod final : public PartMethod<Retriever> {
  public:
@@ -74,7 +86,9 @@ class RetrievalMethod final : public PartMethod<Retriever> {
 
   void parameters(ParameterVisitor& p) override;
   void check(const std::string& place, std::vector<std::string>& problems) const override;
-  [[nodiscard]] HookAccess reach() const override { return HookAccess::views; }
+  [[nodiscard]] HookAccess reach() const override {
+    return part_->weighs() ? HookAccess::attention : HookAccess::views;
+  }
   void compress(LayerContext& layer, const LayerObservations& seen) const override;
   void select(LayerContext& layer, const LayerQueries& queries) const override;
   void observe(LayerContext& layer, const LayerQueries& queries, const float* lse) const override;

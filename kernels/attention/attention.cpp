@@ -191,6 +191,7 @@ void run_item(const AttendArgs& args, const AttentionTable& fast, const Block& b
                 first,
                 count,
                 run.index,
+                run.bias == nullptr ? nullptr : run.bias + first,
                 low,
                 high,
                 scores,

@@ -6,7 +6,8 @@
 //
 // Order of the arithmetic (a promise: a query's bits depend on its own data alone, never on which or how many queries,
 // sequences or threads are in the call; decoding one token, verifying 20 and prefilling 2000 agree bit for bit):
-//   score(query, entry)  sum over channels ascending by fused multiply-add from 0, then times scale
+//   score(query, entry)  sum over channels ascending by fused multiply-add from 0, then times scale, then plus the
+//                  entry's bias where the run has any
 //   chunk          512 consecutive listed entries counted from the start of the run; its maximum;
 //                  p = exp(score - maximum); sum of p by 16 lanes (position in the chunk modulo 16, ascending), lanes
 //                  by a fixed tree; output o[c] += p * v[c] over entries ascending by fused multiply-add from 0
@@ -64,6 +65,7 @@ struct HeadRun {
   int64_t packed_key_count = 0;  // multiple of 16, or all entries; 0 when packed_keys is null
   const PackedEntries* packed_values = nullptr;
   int64_t packed_value_count = 0;  // any number; 0 when packed_values is null
+  const float* bias = nullptr;     // [listed entries] finite numbers added to their scores: log weights; null: none
 };
 
 /// Running result of the fold over segments. All arrays dense, owned by the caller.

@@ -28,6 +28,7 @@ struct ChunkArgs {
   int64_t first;         // list position where the chunk starts, a multiple of kChunk
   int64_t count;         // list positions in it, 1 .. kChunk
   const int32_t* index;  // the run's index or null
+  const float* bias;     // [count] added to scores, or null
   const int32_t* low;    // [rows] visible list positions low .. high-1, relative to `first`
   const int32_t* high;   // [rows]
   float* scores;         // scratch [rows][kChunk]

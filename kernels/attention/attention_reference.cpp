@@ -42,7 +42,7 @@ std::vector<double> query_scores(const AttendArgs& args, const AttendProblem& pr
     const std::vector<float> key = attention_entry_row(CellKind::keys, run, problem.dtype, args.head_dim, entry);
     double score = 0;
     for (int64_t c = 0; c < args.head_dim; ++c) score += static_cast<double>(q[c]) * key[static_cast<size_t>(c)];
-    scores.push_back(score * args.scale);
+    scores.push_back(score * args.scale + (run.bias != nullptr ? run.bias[p] : 0));
   }
   return scores;
 }

@@ -119,12 +119,20 @@ void score_chunk(ChunkArgs args, Span seen) {
   for (; t < n; ++t) score_cells<T, 1>(args, touches + t, touches + n - 1);
 }
 
+/// Adds the biases of list positions begin .. end-1 to a row's scores, whole vectors at a time.
+void add_biases(const ChunkArgs& args, float* scores, int64_t begin, int64_t end) {
+  for (int64_t p = begin; p < end; p += kLanes) {
+    store16(scores + p, add(load16(scores + p), load16(args.bias + p, first_lanes(args.count - p))));
+  }
+}
+
 /// Scores to weights in place; weights outside the visible range are not defined.
 void softmax_row(const ChunkArgs& args, int64_t row) {
   const int64_t low = args.low[row], high = args.high[row];
   float* s = args.scores + row * kChunk;
   // Only the first and the last vector may hold lanes that the row does not see.
   const int64_t begin = low / kLanes * kLanes, last = (high - 1) / kLanes * kLanes;
+  if (args.bias != nullptr) add_biases(args, s, begin, high);
   const F32x16 nothing = set16(-__builtin_inff());
   const auto hide = [&](int64_t p) {
     const Mask16 seen = and_not(first_lanes(high - p), first_lanes(low - p));

@@ -5,6 +5,7 @@
 // channels of one entry.
 
 #include "kernels/attention/attention.h"
+#include "kernels/common/parallel.h"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/quantize/levels.cuh"
 
@@ -18,6 +19,7 @@ struct DeviceRun {
 };
 
 [[nodiscard]] inline DeviceRun describe(const HeadRun& run) {
+  require(run.bias == nullptr, "entries with biases are attended to on the host");
   DeviceRun device{run, {}, {}, 0};
   if (run.packed_keys != nullptr) device.packed_keys = *run.packed_keys;
   if (run.packed_values != nullptr) device.packed_values = *run.packed_values;

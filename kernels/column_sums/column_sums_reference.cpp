@@ -21,7 +21,8 @@ void column_sums_reference(const ColumnSumsWork& work) {
         const float* q = problem.q + t * problem.q_token_stride + h * problem.q_head_stride;
         double score = 0;
         for (int64_t c = 0; c < args.head_dim; ++c) score += static_cast<double>(q[c]) * key[static_cast<size_t>(c)];
-        sum += std::exp(score * args.scale - lse);
+        score = score * args.scale + (run.bias != nullptr ? run.bias[position] : 0);
+        sum += std::exp(score - lse);
       }
       problem.sums[h * problem.sums_stride + position] = static_cast<float>(sum);
     }

@@ -23,7 +23,10 @@ void add_lanes(const ColumnSumsWork& work, int64_t t, int64_t h, const Touch& to
   if (lse == -__builtin_inff()) return;
   alignas(64) float listed[kLanes] = {};
   store_listed(listed, work.problem->runs[work.kv_head].index, work.first, touch, dot);
-  const F32x16 p = exp16(sub(mul(load16(listed), set16(work.args->scale)), set16(lse)));
+  F32x16 score = mul(load16(listed), set16(work.args->scale));
+  const float* const bias = work.problem->runs[work.kv_head].bias;
+  if (bias != nullptr) score = add(score, load16(bias + work.first + touch.position, first_lanes(count)));
+  const F32x16 p = exp16(sub(score, set16(lse)));
   const Mask16 seen = and_not(first_lanes(min_of(high, count)), first_lanes(low));
   float* sums = work.problem->sums + h * work.problem->sums_stride + work.first + touch.position;
   store16(sums, add(load16(sums, seen), p), seen);

@@ -213,7 +213,7 @@ class ClusterKv final : public Retriever {
       for (int64_t row = 0; row < rows; ++row) {
         const auto own_scores = std::span(scores).subspan(static_cast<size_t>(row * count), static_cast<size_t>(count));
         std::vector<int32_t>& list =
-            selection.emplace_back(best_members(clusters, own_scores, among.budget - among.first));
+            selection.lists.emplace_back(best_members(clusters, own_scores, among.budget - among.first));
         for (int64_t entry = own.clustered; entry < among.last; ++entry) list.push_back(static_cast<int32_t>(entry));
       }
     }

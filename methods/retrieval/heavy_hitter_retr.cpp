@@ -57,7 +57,7 @@ class HeavyHitterRetrieval final : public Retriever {
     for (const auto& head : static_cast<const RunningScores&>(index).heads) {
       std::vector<float> sums(head.begin(), head.end());
       sums.resize(static_cast<size_t>(entries.entries(0)), 0.0F);  // new entries have received nothing
-      selection.push_back(best_candidates(sums, among, "heavy_hitter_retr"));
+      selection.lists.push_back(best_candidates(sums, among, "heavy_hitter_retr"));
     }
     return selection;
   }

@@ -72,7 +72,7 @@ class Moba final : public Retriever {
         gate[block] = static_cast<float>(sum);
       }
       if (among.generated) gate.back() = std::numeric_limits<float>::infinity();  // the query's own
-      std::vector<int32_t>& list = selection.emplace_back();
+      std::vector<int32_t>& list = selection.lists.emplace_back();
       for (const int64_t block : best_candidates(gate, all, "moba")) {
         for (int64_t i = block * block_; i < std::min((block + 1) * block_, index.entries); ++i) {
           list.push_back(static_cast<int32_t>(i));

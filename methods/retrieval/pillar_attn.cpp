@@ -71,7 +71,7 @@ class PillarAttention final : public Retriever {
     before.count = std::clamp<int64_t>(std::max(among.budget, min_tokens_) - since, 0, before.size());
     Selection selection;
     for (const auto& scores : state.scores) {
-      std::vector<int32_t>& list = selection.emplace_back(best_candidates(scores, before, "pillar_attn"));
+      std::vector<int32_t>& list = selection.lists.emplace_back(best_candidates(scores, before, "pillar_attn"));
       const auto chosen = static_cast<int64_t>(list.size());
       list.resize(static_cast<size_t>(chosen + among.last - before.last));
       std::iota(list.begin() + chosen, list.end(), static_cast<int32_t>(before.last));

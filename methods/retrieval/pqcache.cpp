@@ -133,7 +133,7 @@ class PqCache final : public Retriever {
       const auto width = static_cast<size_t>(among.size());
       std::vector<float> sums(static_cast<size_t>(among.last), 0.0F);
       for (size_t i = 0; i < scores.size(); ++i) sums[among.first + i % width] += scores[i];
-      selection.push_back(best_candidates(sums, among, "pqcache"));
+      selection.lists.push_back(best_candidates(sums, among, "pqcache"));
     }
     return selection;
   }

@@ -93,7 +93,7 @@ class Quest final : public Retriever {
         const std::span<float> row_bounds(bounds.data() + row * count, static_cast<size_t>(count));
         // The newest page holds the query's own entry.
         if (among.generated) row_bounds.back() = std::numeric_limits<float>::infinity();
-        selection.push_back(best_pages(row_bounds, wanted, index.entries));
+        selection.lists.push_back(best_pages(row_bounds, wanted, index.entries));
       }
     }
     return selection;

@@ -158,7 +158,7 @@ class RocketKv final : public Method {
     const int64_t n = index->entries;
     if (queries.q_len > 1 || n <= index->stages.count) return;
     const Candidates before{.last = n - 1, .count = index->stages.count - 1};
-    Selection selection;
+    std::vector<std::vector<int32_t>> selection;
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       const SketchedQueries group(queries.q + head * shape.group() * shape.head_dim, shape.group(), shape.head_dim,
                                   index->stages.channels);

@@ -99,6 +99,30 @@ TEST(AttentionPacked, EqualsAttentionOnTheDecodedNumbers) {
   }
 }
 
+TEST(AttentionPacked, BiasesAreAddedToScoresOfPackedEntriesToo) {
+  const Shape shape{6, 2, 64, 64, DType::bf16};
+  const std::vector<float> q = normal(3 * 6 * 64, 8), biases = normal(700, 9);
+  for (const int bits : {2, 8}) {
+    const QuantFormat format{.bits = bits, .group_size = 32, .meta = DType::f16};
+    const PackedLayer layer(shape, format, 700, 640, 572, 7);
+    const auto biased = [&](std::vector<HeadRun> runs) {
+      for (HeadRun& head : runs) head.bias = biases.data();
+      return runs;
+    };
+    Result want;
+    {
+      const ScopedCpuPath reference(CpuPath::reference);
+      want = run(layer.decoded_shape(), q, 3, biased(layer.decoded_runs()));
+    }
+    for (const CpuPath path : available_cpu_paths()) {
+      const ScopedCpuPath forced(path);
+      const Result got = run(shape, q, 3, biased(layer.packed_runs()));
+      expect_close(got.out, want.out, tolerance(format), 1e-5, name_of(path));
+      expect_close(got.lse, want.lse, tolerance(format), 1e-6, name_of(path));
+    }
+  }
+}
+
 /// Formats other than KIVI's: groups in tokens, no zeros, no scales, codebooks, floats of 8 bits.
 std::vector<QuantFormat> token_formats() {
   static const std::vector<float> codebook = normal(256, 77);

@@ -365,6 +365,67 @@ TEST(Attention, ASinkIsAnEntryWithoutValue) {
   EXPECT_EQ(nothing.out, std::vector<float>(384, 0.0f));
 }
 
+TEST(Attention, BiasesAreAddedToTheScoresOfWhatIsListed) {
+  constexpr int64_t n = 1100, q_len = 5;
+  std::vector<int32_t> index;
+  for (int32_t e = 3; e < n; e += 1 + e % 3) index.push_back(e);
+  const std::vector<float> biases = normal(n, 40), zeros(n);
+  for (const test::Kind& kind : test::kKinds) {
+    const Shape shape{6, 2, 64, 64, kind.dtype, kind.arithmetic};
+    const Layer layer(shape, n, 41);
+    const std::vector<float> q = normal(q_len * 6 * 64, 42);
+    for (const bool listed : {false, true}) {
+      const auto with = [&](const float* bias) {
+        std::vector<HeadRun> runs = layer.runs();
+        for (HeadRun& head : runs) {
+          head.index = listed ? index.data() : nullptr;
+          head.index_count = listed ? std::ssize(index) : 0;
+          head.bias = bias;
+        }
+        return runs;
+      };
+      Result want;
+      {
+        const ScopedCpuPath reference(CpuPath::reference);
+        want = run(shape, q, q_len, with(biases.data()), true);
+      }
+      for (const CpuPath path : test::simd_paths()) {
+        const ScopedCpuPath forced(path);
+        const Result got = run(shape, q, q_len, with(biases.data()), true);
+        expect_agrees(got, want, name_of(path) + (" " + test::describe(kind)), kind.arithmetic);
+        expect_same_bits(run(shape, q, q_len, with(zeros.data()), true).out,
+                         run(shape, q, q_len, with(nullptr), true).out, "biases of 0");
+        const std::vector<float> last(q.end() - 6 * 64, q.end());
+        const ScopedThreads two(2);
+        const Result alone = run(shape, last, 1, with(biases.data()), true);
+        expect_same_bits(alone.out, {got.out.end() - 6 * 64, got.out.end()}, name_of(path));
+      }
+    }
+  }
+}
+
+/// An entry under the bias log 3 is three entries.
+TEST(Attention, ABiasIsALogWeight) {
+  const Shape shape{2, 1, 16, 16, DType::f32};
+  const std::vector<float> rows = normal(2 * 16, 43), q = normal(2 * 16, 44), bias{0, std::log(3.0F)};
+  std::vector<float> repeated = rows;
+  for (int i = 0; i < 2; ++i) repeated.insert(repeated.end(), rows.begin() + 16, rows.end());
+  std::vector<float> two(16 * 16), four(16 * 16), two_values(16 * 16), four_values(16 * 16);
+  for (const auto& [kind, few, many] :
+       {std::tuple(CellKind::keys, &two, &four), {CellKind::values, &two_values, &four_values}}) {
+    store_rows({kind, DType::f32, 16, few->data()}, 0, 2, rows.data(), 16);
+    store_rows({kind, DType::f32, 16, many->data()}, 0, 4, repeated.data(), 16);
+  }
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    const Result weighted =
+        run(shape, q, 1, {{.keys = two.data(), .values = two_values.data(), .entries = 2, .bias = bias.data()}}, false);
+    const Result plain = run(shape, q, 1, {{.keys = four.data(), .values = four_values.data(), .entries = 4}}, false);
+    expect_close(weighted.out, plain.out, 2e-6, 1e-5, name_of(path));
+    expect_close(weighted.lse, plain.lse, 2e-6, 1e-6, name_of(path));
+  }
+}
+
 TEST(Attention, FoldingSegmentsEqualsOneCache) {
   const Shape shape{6, 2, 64, 64, DType::bf16};
   constexpr int64_t n = 1500;

@@ -1,5 +1,7 @@
 #include "kernels/column_sums/column_sums.h"
 
+#include <numeric>
+
 #include "tests/kernels/attention_support.h"
 #include "tests/kernels/packed_support.h"
 
@@ -58,6 +60,25 @@ TEST(ColumnSums, EveryPathAgreesWithTheReference) {
         }
       }
     }
+  }
+}
+
+TEST(ColumnSums, ProbabilitiesUnderBiasesSumToOneAndAgreeWithTheReference) {
+  const Shape shape{6, 2, 64, 64, DType::bf16};
+  const Layer layer(shape, 700, 5);
+  const std::vector<float> q = normal(384, 6), biases = normal(700, 7);
+  std::vector<HeadRun> runs = layer.runs();
+  for (HeadRun& head : runs) head.bias = biases.data();
+  std::vector<float> want;
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    const std::vector<float> lse = lse_of(shape, q, 1, runs, true);
+    const std::vector<float> sums = sums_of(shape, q.data(), 1, lse.data(), runs, true);
+    for (size_t h = 0; h < 6; ++h) {
+      EXPECT_NEAR(std::accumulate(sums.begin() + h * 700, sums.begin() + (h + 1) * 700, 0.0), 1, 1e-5) << name_of(path);
+    }
+    if (want.empty()) want = sums;
+    expect_close(sums, want, 1e-6, 2e-5, name_of(path));
   }
 }
 

@@ -84,7 +84,8 @@ Selection PythonRetriever::select(const LayerIndex& index, const EntrySegment& e
   Selection selection;
   for (int64_t row = 0; row < scores.size(1); ++row) {
     const at::Tensor own = scores[0][row];
-    selection.push_back(best_candidates({own.const_data_ptr<float>(), static_cast<size_t>(own.numel())}, among, name_));
+    selection.lists.push_back(
+        best_candidates({own.const_data_ptr<float>(), static_cast<size_t>(own.numel())}, among, name_));
   }
   return selection;
 }

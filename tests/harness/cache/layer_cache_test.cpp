@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "harness/cache/attend_plan.h"
+#include "harness/cache/gathered_segment.h"
 #include "harness/cache/indexed_segment.h"
 #include "tests/support/random_entries.h"
 
@@ -90,24 +92,99 @@ struct Attended {
   std::vector<float> out;
   std::vector<float> lse;
 };
-Attended attend(const LayerCache& layer, const std::vector<float>& q, int64_t q_len, int64_t position) {
-  const LayerShape& shape = layer.shape();
-  const int64_t rows = q_len * shape.q_heads;
+Attended attend(const LayerShape& shape, const AttentionPlan& plan) {
+  const int64_t q_len = plan.queries.q_len, rows = q_len * shape.q_heads;
   Attended result{.out = std::vector<float>(rows * shape.head_dim), .lse = std::vector<float>(rows)};
   std::vector<float> max(rows);
   std::vector<float> sum(rows);
   kernels::AttentionState state{.out = result.out.data(), .max = max.data(), .sum = sum.data()};
   kernels::init_attention(state, q_len, shape.q_heads, shape.head_dim, shape.sinks);
-  kvarena::attend(
-      layer.plan({.q = q.data(), .q_len = q_len, .q_stride = shape.q_heads * shape.head_dim, .position = position}),
-      state);
+  kvarena::attend(plan, state);
   kernels::finish_attention(state, q_len, shape.q_heads, shape.head_dim, result.lse.data());
   return result;
+}
+AttentionPlan plan_at(const LayerCache& layer, const std::vector<float>& q, int64_t q_len, int64_t position) {
+  const int64_t row = layer.shape().q_heads * layer.shape().head_dim;
+  return layer.plan({.q = q.data(), .q_len = q_len, .q_stride = row, .position = position});
+}
+Attended attend(const LayerCache& layer, const std::vector<float>& q, int64_t q_len, int64_t position) {
+  return attend(layer.shape(), plan_at(layer, q, q_len, position));
 }
 
 void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5) << i;
+}
+
+/// Copies of an entry are one entry under the log of their number, in a view beside others and in what clones share.
+TEST(LayerCache, AnEntryUnderABiasStandsForSeveral) {
+  LayerShape shape = kShape;
+  shape.dtype = DType::f32;
+  const auto rows = random_floats(3 * 32, "rows");
+  const auto q = random_floats(64, "q");
+  const auto ledger = std::make_shared<MemoryLedger>();
+  LayerCache copies(shape, ledger);
+  for (const int64_t row : {0, 1, 1, 1, 2}) copies.append(&rows[row * 32], &rows[row * 32], 1, 32, copies.entries(0));
+  const Attended expected = attend(copies, q, 1, 4);
+
+  LayerCache layer(shape, ledger);
+  layer.append(rows.data(), rows.data(), 1, 32, 0);
+  EntrySegment others(shape, ledger);
+  for (int64_t head = 0; head < 2; ++head) {
+    others.append_to_head(head, std::vector<int32_t>(2, kNoPosition), &rows[32 + head * 16], &rows[32 + head * 16], 32);
+  }
+  const std::vector<std::vector<int32_t>> both(2, {0, 1}), own(2, {0});
+  const std::vector<std::vector<float>> biases(2, {std::log(3.0F), 0.0F});
+  layer.view = std::make_unique<ConcatView>(std::make_unique<IndexedSegment>(layer.tail(), own, ledger),
+                                            std::make_unique<IndexedSegment>(others, both, ledger, biases));
+  const int64_t lists = 2 * 3 * static_cast<int64_t>(sizeof(int32_t)) + 4 * static_cast<int64_t>(sizeof(float));
+  EXPECT_EQ(layer.view->bytes(), lists);
+  for (int round = 0; round < 2; ++round) {
+    const Attended found = attend(layer, q, 1, 4);
+    expect_near(found.out, expected.out);
+    expect_near(found.lse, expected.lse);
+    const AttentionPlan plan = layer.plan({.q = q.data(), .q_len = 1, .q_stride = 64, .position = 4});
+    std::vector<float> sums(4 * 3);
+    add_probabilities(plan, found.lse.data(), sums.data(), 3);
+    for (size_t head = 0; head < 4; ++head) {
+      EXPECT_NEAR(sums[head * 3] + sums[head * 3 + 1] + sums[head * 3 + 2], 1, 1e-5);
+    }
+    EXPECT_EQ(positions_of(plan.items[1], 0), std::vector<int32_t>());
+    layer.view = layer.view->clone(ledger);
+  }
+}
+
+/// In a dense run and in one with gaps, of which a window sees the newest.
+TEST(LayerCache, EveryEntryOfASegmentMayHaveABias) {
+  constexpr int64_t n = 70, window = 30;
+  const auto rows = random_floats(n * 32, "rows");
+  const auto q = random_floats(64, "q");
+  const auto biases = random_floats(n, "biases");
+  const auto ledger = std::make_shared<MemoryLedger>();
+  LayerCache all(kShape, ledger);
+  all.append(rows.data(), rows.data(), n, 32, 0);
+  std::vector<int32_t> newest(window);
+  std::iota(newest.begin(), newest.end(), n - window);
+  all.view = std::make_unique<IndexedSegment>(all.tail(), std::vector(2, newest), ledger,
+                                              std::vector(2, std::vector<float>(biases.end() - window, biases.end())));
+  const Attended expected = attend(all, q, 1, n - 1);
+
+  LayerShape shape = kShape;
+  shape.window = window;
+  LayerCache windowed(shape, ledger);
+  windowed.append(rows.data(), rows.data(), n, 32, 0);
+  for (const bool ragged : {false, true}) {
+    std::vector<int32_t> every(n);
+    std::iota(every.begin(), every.end(), 0);
+    if (ragged) windowed.tail().keep(std::vector(2, every));
+    AttentionPlan plan = plan_at(windowed, q, 1, n - 1);
+    ASSERT_EQ(plan.items.size(), 1U);
+    ASSERT_EQ(plan.items[0].sees.rule == Visibility::Rule::positions, ragged);
+    plan.items[0].biases.assign(2, biases);
+    const Attended found = attend(shape, plan);
+    expect_near(found.out, expected.out);
+    expect_near(found.lse, expected.lse);
+  }
 }
 
 /// Entries in a window do not depend on how they are stored: in one dense run, cut into segments, or ragged.
