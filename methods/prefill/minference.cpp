@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
@@ -54,8 +55,8 @@ struct HeadPattern {
 
 /// A layer's heads as a file of the authors' search has them: [layers] of {"0": ["vertical_and_slash", 1000, 6096,
 /// 0.96], ...}.
-std::vector<HeadPattern> read_patterns(const std::string& file, int64_t layer, int64_t heads) {
-  const nlohmann::json layers = parse_json(read_file(file), file);
+std::vector<HeadPattern> patterns_of(const nlohmann::json& layers, const std::string& file, int64_t layer,
+                                     int64_t heads) {
   std::vector<HeadPattern> patterns;
   for (int64_t head = 0; head < heads; ++head) {
     const auto at = nlohmann::json::json_pointer(fmt::format("/{}/{}", layer, head));
@@ -96,7 +97,10 @@ class MInference final : public PrefillPattern {
     const EntrySegment& entries = layer.cache.tail();
     const int64_t n = queries.q_len, heads = entries.shape().q_heads;
     std::vector<HeadPattern> patterns(static_cast<size_t>(heads), {.vertical = vertical_, .slash = slash_});
-    if (!pattern_.empty()) patterns = read_patterns(pattern_, layer.layer, heads);
+    if (!pattern_.empty()) {
+      std::call_once(read_, [&] { layers_ = parse_json(read_file(pattern_), pattern_); });
+      patterns = patterns_of(layers_, pattern_, layer.layer, heads);
+    }
     if (std::ranges::all_of(patterns, [&](const HeadPattern& head) { return head.slash >= n; })) return {};
 
     PromptRanges ranges = streamed(patterns, n);
@@ -152,6 +156,8 @@ class MInference final : public PrefillPattern {
   int64_t vertical_ = 1000;
   int64_t slash_ = 6096;
   std::string pattern_;
+  mutable std::once_flag read_;
+  mutable nlohmann::json layers_;  // of the file
 };
 
 KVARENA_PREFILL(MInference, {.name = "minference",

@@ -1,6 +1,7 @@
 // MInference: what the authors' code chooses (tests/golden/sparse_prefill.py), prompts with fewer diagonals than
 // chosen.
 
+#include <filesystem>
 #include <set>
 
 #include "harness/core/error.h"
@@ -56,6 +57,20 @@ TEST(MInference, ReadsSizesAndKindsByHeadFromAFile) {
   testing::expect_attends(testing::golden_request(asked), [&](int64_t head, int64_t row, int64_t entry) {
     return head == 1 ? entry < 20 || entry > row - 90 : heads[head][row / 64].contains(entry);
   });
+}
+
+TEST(MInference, ReadsTheFileOnce) {
+  json layer;
+  for (const char* head : {"0", "1", "2", "3"}) layer[head] = {"vertical_and_slash", 30, 60, 0.9};
+  const testing::TemporaryFolder folder;
+  const auto file = folder.write("pattern.json", json::array({layer}).dump());
+  Request request({{"name", "minference"}, {"pattern", file.string()}}, 200, 3);
+  std::filesystem::remove(file);
+  LayerCache& cache = request.cache.layers[0];
+  cache.view.reset();
+  LayerContext again{.layer = 0, .layers = 1, .cache = cache, .activity = request.activity, .prompt_tokens = 200};
+  request.method->select(again, request.queries());
+  EXPECT_NE(cache.view, nullptr);
 }
 
 TEST(MInference, NamesTheHeadThatAFileDoesNotHave) {
