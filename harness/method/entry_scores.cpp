@@ -5,6 +5,7 @@
 
 #include "harness/core/error.h"
 #include "kernels/cell_scores/cell_scores.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/top_k/top_k.h"
 
 namespace kvarena {
@@ -37,16 +38,7 @@ void inner_products(const EntrySegment& entries, const LayerQueries& queries, in
 
 void softmax_rows(std::span<float> scores, int64_t rows, float scale, const float* sinks) {
   const auto width = static_cast<int64_t>(scores.size()) / rows;
-  for (int64_t row = 0; row < rows; ++row) {
-    const std::span<float> own = scores.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width));
-    const float largest = *std::ranges::max_element(own);
-    double sum = sinks == nullptr ? 0 : std::exp(static_cast<double>(sinks[row]) - double{largest} * scale);
-    for (float& score : own) {
-      score = std::exp((score - largest) * scale);
-      sum += score;
-    }
-    for (float& score : own) score = static_cast<float>(score / sum);
-  }
+  kernels::softmax(scores.data(), rows, width, width, scale, sinks);
 }
 
 void attention_rows(std::span<float> scores, const LayerShape& shape, int64_t kv_head) {

@@ -57,6 +57,11 @@ void clamped_mul(const GatedMulArgs& args, float limit) {
   });
 }
 
+void softmax(float* x, int64_t rows, int64_t n, int64_t stride, float scale, const float* sinks) {
+  const ElementwiseTable& use = table();
+  for_rows(rows, n, [&](int64_t r) { use.softmax(x + r * stride, n, scale, sinks == nullptr ? nullptr : sinks + r); });
+}
+
 void scale_rows(float* x, int64_t rows, int64_t n, int64_t stride, float factor) {
   for_rows(rows, n, [&](int64_t r) {
     for (int64_t i = 0; i < n; ++i) x[r * stride + i] *= factor;

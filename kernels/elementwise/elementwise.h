@@ -36,6 +36,10 @@ void sigmoid_mul(const GatedMulArgs& args);
 /// gpt-oss: with g = min(gate, limit) and u = up within +-limit, out = g / (1 + exp(-1.702 g)) * (u + 1).
 void clamped_mul(const GatedMulArgs& args, float limit);
 
+/// x[r, i] = exp(scale x[r, i] - m) over the sum of these, m the row's largest scale x[r, i]. `sinks`, when not null,
+/// holds a number of each row whose exponential is in the sum too.
+void softmax(float* x, int64_t rows, int64_t n, int64_t stride, float scale, const float* sinks = nullptr);
+
 /// x[r, i] *= factor for i in 0 .. n-1.
 void scale_rows(float* x, int64_t rows, int64_t n, int64_t stride, float factor);
 

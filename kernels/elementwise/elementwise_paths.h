@@ -12,6 +12,7 @@ struct ElementwiseTable {
   void (*gelu_mul)(const float* gate, const float* up, float* out, int64_t n);
   void (*sigmoid_mul)(const float* gate, const float* up, float* out, int64_t n);
   void (*add_into)(float* x, const float* y, int64_t n);
+  void (*softmax)(float* x, int64_t n, float scale, const float* sink);
 };
 KVARENA_DECLARE_TABLE(ElementwiseTable, elementwise_table);
 

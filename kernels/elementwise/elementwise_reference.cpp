@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -36,8 +37,17 @@ void add_row(float* x, const float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] += y[i];
 }
 
+void softmax_row(float* x, int64_t n, float scale, const float* sink) {
+  double largest = x[0], sum = 0;
+  for (int64_t i = 1; i < n; ++i) largest = std::max(largest, double{x[i]});
+  for (int64_t i = 0; i < n; ++i) sum += std::exp((x[i] - largest) * scale);
+  if (sink != nullptr) sum += std::exp(*sink - largest * scale);
+  for (int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(std::exp((x[i] - largest) * scale) / sum);
+}
+
 }  // namespace
 
-const ElementwiseTable elementwise_reference = {rms_norm_row, silu_mul_row, gelu_mul_row, sigmoid_mul_row, add_row};
+const ElementwiseTable elementwise_reference = {rms_norm_row,    silu_mul_row, gelu_mul_row,
+                                                sigmoid_mul_row, add_row,      softmax_row};
 
 }  // namespace kvarena::kernels

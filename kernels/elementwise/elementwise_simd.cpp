@@ -56,11 +56,35 @@ void add_row(float* x, const float* y, int64_t n) {
   }
 }
 
+void softmax_row(float* x, int64_t n, float scale, const float* sink) {
+  F32x16 most = set16(x[0]);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Mask16 lanes = first_lanes(n - i);
+    most = select(lanes, max(most, load16(x + i, lanes)), most);
+  }
+  const float largest = max_lanes(most);
+  const F32x16 top = set16(largest), factor = set16(scale);
+  F32x16 sum = zero16();
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Mask16 lanes = first_lanes(n - i);
+    const F32x16 power = exp16(mul(sub(load16(x + i, lanes), top), factor));
+    store16(x + i, power, lanes);
+    sum = add(sum, select(lanes, power, zero16()));
+  }
+  const float rest = sink != nullptr ? exp1(*sink - largest * scale) : 0.0f;
+  const F32x16 inverse = set16(1.0f / (sum_lanes(sum) + rest));
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const Mask16 lanes = first_lanes(n - i);
+    store16(x + i, mul(load16(x + i, lanes), inverse), lanes);
+  }
+}
+
 }  // namespace
 
 namespace KVARENA_SIMD_PATH {
 extern const ElementwiseTable elementwise_table;
-const ElementwiseTable elementwise_table = {rms_norm_row, silu_mul_row, gelu_mul_row, sigmoid_mul_row, add_row};
+const ElementwiseTable elementwise_table = {rms_norm_row,    silu_mul_row, gelu_mul_row,
+                                            sigmoid_mul_row, add_row,      softmax_row};
 }  // namespace KVARENA_SIMD_PATH
 
 }  // namespace kvarena::kernels

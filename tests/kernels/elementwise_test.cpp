@@ -9,7 +9,7 @@ using test::expect_close;
 using test::expect_same_bits;
 using test::normal;
 
-/// All five operations on rows of n; strides larger than n leave the gap alone.
+/// All operations on rows of n; strides larger than n leave the gap alone.
 std::vector<std::vector<float>> run_all(int64_t rows, int64_t n, int64_t stride, const std::vector<float>& x,
                                         const std::vector<float>& z, const std::vector<float>& weight) {
   std::vector<float> norm(x.size(), 9.0f), silu(x.size(), 9.0f), gelu(x.size(), 9.0f), sigmoid(x.size(), 9.0f), sum = x;
@@ -18,7 +18,11 @@ std::vector<std::vector<float>> run_all(int64_t rows, int64_t n, int64_t stride,
   gelu_mul({x.data(), z.data(), gelu.data(), rows, n, stride, stride, stride});
   sigmoid_mul({x.data(), z.data(), sigmoid.data(), rows, n, stride, stride, stride});
   add_into(sum.data(), z.data(), static_cast<int64_t>(x.size()));
-  return {norm, silu, gelu, sigmoid, sum};
+  std::vector<float> soft = x, soft_sunk = x, sinks;
+  for (int64_t r = 0; r < rows; ++r) sinks.push_back(z[r * stride]);
+  softmax(soft.data(), rows, n, stride, 0.7f);
+  softmax(soft_sunk.data(), rows, n, stride, 0.7f, sinks.data());
+  return {norm, silu, gelu, sigmoid, sum, soft, soft_sunk};
 }
 
 TEST(Elementwise, EveryPathAgreesWithTheReference) {
@@ -98,6 +102,33 @@ TEST(Elementwise, ClampedGatesHaveTheirValues) {
   const std::vector<double> want{-4.940115362099062e-14, 0.9252254044030722, 2.803107492851041,
                                  -17.891572141753283,    6.999953128303318,  13.999906256606636};
   for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(out[i], want[i], 4e-7 * std::max(1.0, std::abs(want[i]))) << gate[i];
+}
+
+/// By torch.softmax in float64, the second row with one number more, of which the result is left out.
+TEST(Elementwise, SoftmaxHasItsValues) {
+  const std::vector<double> want{9.203300761801265e-46, 0.005520139873786763,  0.03176621168961924,
+                                 0.06724907067464567,   0.0762031804051564,    0.8192613973567919,
+                                 3.915075873029146e-46, 0.0023482625413383603, 0.013513317904349747,
+                                 0.02860769422800077,   0.03241676446026785,   0.348513062162271};
+  const std::vector<float> row{-200.0f, -3.0f, 0.5f, 2.0f, 2.25f, 7.0f}, sinks{-1e4f, 4.0f};
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    std::vector<float> x = row;
+    x.insert(x.end(), row.begin(), row.end());
+    softmax(x.data(), 2, 6, 6, 0.5f, sinks.data());
+    for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], want[i], 4e-7 * want[i] + 1e-38) << name_of(path) << i;
+  }
+}
+
+/// A number that is none is not lost among others.
+TEST(Elementwise, SoftmaxOfNanIsNan) {
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    std::vector<float> x = normal(40, 8);
+    x[17] = std::nanf("");
+    softmax(x.data(), 1, 40, 40, 1.0f);
+    EXPECT_TRUE(std::isnan(x[3])) << name_of(path);
+  }
 }
 
 TEST(Elementwise, RowsAreScaledWhereTheyLie) {
