@@ -7,6 +7,7 @@
 #include "harness/cache/consecutive_runs.h"
 #include "harness/cache/rotation_tables.h"
 #include "kernels/cells/cells.h"
+#include "kernels/entry_rows/small_product.h"
 #include "kernels/hadamard/hadamard.h"
 #include "kernels/rope/rope.h"
 
@@ -78,12 +79,22 @@ void apply(const ScaleChannels& step, const ChunkSide& side) {
 void apply(const ScaleEntries& step, const ChunkSide& side) {
   std::vector<kernels::RowScale> scales;
   step.read(side.first, side.count, scales);
-  const int64_t stride = side.channel_stride();
-  for (int64_t i = 0; i < side.count; ++i) {
-    for (int64_t h = 0; h < side.kv_heads; ++h) {
-      const kernels::RowScale& by = scales[step.shared ? i : i * side.kv_heads + h];
+  for (int64_t h = 0; h < side.kv_heads; ++h) {
+    const auto of = [&](int64_t i) { return scales[step.shared ? i : i * side.kv_heads + h]; };
+    for (int64_t i = 0; i < side.count && side.kind == CellKind::values; ++i) {
       float* const x = side.entry(h, i);
-      for (int64_t c = 0; c < side.head_dim; ++c) x[c * stride] = x[c * stride] * by.factor + by.offset;
+      for (int64_t c = 0; c < side.head_dim; ++c) x[c] = x[c] * of(i).factor + of(i).offset;
+    }
+    for (int64_t first = 0; first < side.count && side.kind == CellKind::keys; first += kCell) {
+      std::array<float, kCell> factor{}, offset{};
+      for (int64_t i = 0; i < std::min(kCell, side.count - first); ++i) {
+        factor[i] = of(first + i).factor;
+        offset[i] = of(first + i).offset;
+      }
+      float* x = side.entry(h, first);
+      for (int64_t c = 0; c < side.head_dim; ++c, x += kCell) {
+        for (int64_t i = 0; i < kCell; ++i) x[i] = x[i] * factor[i] + offset[i];
+      }
     }
   }
 }
@@ -100,51 +111,54 @@ void apply(const SparseOverride& step, const ChunkSide& side) {
   }
 }
 
-/// Entries begin .. end-1 a cell at a time, whose lanes are entries; k ascending, as add_to_rows().
-void add_to_lanes(const AddProducts::Block& block, int64_t head, int64_t begin, int64_t end,
-                  const std::vector<float>& b, const ChunkSide& side) {
-  std::array<float, kCell> a{};
-  for (int64_t e = begin; e < end;) {
-    const int64_t lane = (e - side.first) % kCell, lanes = std::min(kCell - lane, end - e);
+/// The factors a of entries first .. first+count-1, [count, rank], or with entries side by side, [rank, count].
+std::vector<float> entry_factors(const AddProducts::Block& block, int64_t head, int64_t first, int64_t count,
+                                 bool side_by_side) {
+  std::vector<float> a(static_cast<size_t>(count * block.rank));
+  for (int64_t i = 0; i < count; ++i) {
     for (int64_t k = 0; k < block.rank; ++k) {
-      for (int64_t i = 0; i < lanes; ++i)
-        a[i] = kernels::f16_to_f32(block.a[head][(e + i - block.first) * block.rank + k]);
-      for (int64_t c = 0; c < side.head_dim; ++c) {
-        float* const x = side.entry(head, e - side.first) + c * kCell;
-        for (int64_t i = 0; i < lanes; ++i) x[i] += a[i] * b[k * side.head_dim + c];
-      }
+      a[side_by_side ? k * count + i : i * block.rank + k] =
+          kernels::f16_to_f32(block.a[head][(first + i - block.first) * block.rank + k]);
     }
-    e += lanes;
   }
+  return a;
 }
 
-void add_to_rows(const AddProducts::Block& block, int64_t head, int64_t begin, int64_t end, const std::vector<float>& b,
-                 const ChunkSide& side) {
-  for (int64_t e = begin; e < end; ++e) {
-    float* const x = side.entry(head, e - side.first);
-    for (int64_t k = 0; k < block.rank; ++k) {
-      const float a = kernels::f16_to_f32(block.a[head][(e - block.first) * block.rank + k]);
-      for (int64_t c = 0; c < side.head_dim; ++c) x[c] += a * b[k * side.head_dim + c];
-    }
+/// The factors b of channels, [rank, head_dim], or [head_dim, rank].
+std::vector<float> channel_factors(const AddProducts::Block& block, int64_t head, int64_t d, bool by_channel) {
+  std::vector<float> b(block.b[head].size());
+  for (int64_t k = 0; k < block.rank; ++k) {
+    for (int64_t c = 0; c < d; ++c)
+      b[by_channel ? c * block.rank + k : k * d + c] = kernels::f16_to_f32(block.b[head][k * d + c]);
+  }
+  return b;
+}
+
+/// Adds them to values as rows, to keys a cell at a time, whose columns are entries.
+void add_block(const AddProducts::Block& block, int64_t head, int64_t begin, int64_t end, const ChunkSide& side) {
+  const int64_t d = side.head_dim;
+  const bool keys = side.kind == CellKind::keys;
+  const std::vector<float> b = channel_factors(block, head, d, keys);
+  if (!keys) {
+    const std::vector<float> a = entry_factors(block, head, begin, end - begin, false);
+    return kernels::add_product(
+        {side.entry(head, begin - side.first), d, a.data(), b.data(), end - begin, d, block.rank});
+  }
+  for (int64_t e = begin; e < end;) {
+    const int64_t count = std::min(kCell - (e - side.first) % kCell, end - e);
+    const std::vector<float> a = entry_factors(block, head, e, count, true);
+    kernels::add_product({side.entry(head, e - side.first), kCell, b.data(), a.data(), d, count, block.rank});
+    e += count;
   }
 }
 
 void apply(const AddProducts& step, const ChunkSide& side) {
   std::vector<AddProducts::Block> blocks;
   step.read(side.first, side.count, blocks);
-  std::vector<float> b;
   for (const AddProducts::Block& block : blocks) {
     const int64_t begin = std::max(side.first, block.first);
     const int64_t end = std::min(side.first + side.count, block.first + block.count);
-    for (int64_t h = 0; h < side.kv_heads && begin < end; ++h) {
-      b.resize(block.b[h].size());
-      std::ranges::transform(block.b[h], b.begin(), kernels::f16_to_f32);
-      if (side.kind == CellKind::keys) {
-        add_to_lanes(block, h, begin, end, b, side);
-      } else {
-        add_to_rows(block, h, begin, end, b, side);
-      }
-    }
+    for (int64_t h = 0; h < side.kv_heads && begin < end; ++h) add_block(block, h, begin, end, side);
   }
 }
 
@@ -181,14 +195,18 @@ void apply(const UndoTransform& step, const ChunkSide& side) {
   }
 }
 
-/// As many heads at a time as whole runs cover.
+/// Runs within a head where they lie, others as rows of as many heads at a time as whole runs cover.
 void apply(const HadamardBlocks& step, const ChunkSide& side) {
   const int64_t heads = step.run / std::gcd(step.run, side.head_dim), width = heads * side.head_dim;
-  if (side.kind == CellKind::values && heads == 1) {
-    for (int64_t h = 0; h < side.kv_heads; ++h)
-      kernels::hadamard(side.head(h), side.count * (width / step.run), step.run, step.run);
-    return;
+  for (int64_t h = 0; h < side.kv_heads && heads == 1; ++h) {
+    const int64_t runs = width / step.run;
+    if (side.kind == CellKind::values) {
+      kernels::hadamard(side.head(h), side.count * runs, step.run, step.run);
+    } else {
+      kernels::hadamard_lanes(side.head(h), side.cell_count() * runs, step.run, step.run * kCell);
+    }
   }
+  if (heads == 1) return;
   side.spare->resize(static_cast<size_t>(side.count * width));
   for (int64_t first = 0; first < side.kv_heads; first += heads) {
     side.load(first, heads, side.spare->data());

@@ -17,4 +17,11 @@ void hadamard(float* x, int64_t rows, int64_t n, int64_t stride) {
   for (int64_t b = 0; b * kBlock < rows; ++b) block(b);
 }
 
+void hadamard_lanes(float* x, int64_t blocks, int64_t n, int64_t stride) {
+  require(n > 0 && (n & (n - 1)) == 0, "hadamard_lanes: n must be a power of two");
+  const HadamardTable* fast = KVARENA_ACTIVE_TABLE(hadamard_table);
+  const auto one = fast != nullptr ? fast->lanes : hadamard_lanes_reference;
+  for (int64_t b = 0; b < blocks; ++b) one(x + b * stride, n);
+}
+
 }  // namespace kvarena::kernels

@@ -10,4 +10,8 @@ namespace kvarena::kernels {
 /// upwards, the factor last; a row's bits depend on that row alone and are the same on every path.
 void hadamard(float* x, int64_t rows, int64_t n, int64_t stride);
 
+/// Transforms the 16 columns of each block [n, 16] in place, block b at x + b * stride: as hadamard() transforms rows,
+/// with its bits, where cells hold a channel of 16 entries side by side.
+void hadamard_lanes(float* x, int64_t blocks, int64_t n, int64_t stride);
+
 }  // namespace kvarena::kernels

@@ -17,4 +17,13 @@ void hadamard_reference(float* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = y[static_cast<size_t>(i)];
 }
 
+void hadamard_lanes_reference(float* x, int64_t n) {
+  std::vector<float> column(static_cast<size_t>(n));
+  for (int64_t lane = 0; lane < 16; ++lane) {
+    for (int64_t i = 0; i < n; ++i) column[i] = x[i * 16 + lane];
+    hadamard_reference(column.data(), n);
+    for (int64_t i = 0; i < n; ++i) x[i * 16 + lane] = column[i];
+  }
+}
+
 }  // namespace kvarena::kernels

@@ -52,11 +52,27 @@ void row(float* x, int64_t n) {
   for (int64_t i = 0; i < n; i += kLanes) store16(x + i, mul(load16(x + i), factor));
 }
 
+void lanes(float* x, int64_t n) {
+  for (int64_t step = 1; step < n; step *= 2) {
+    for (int64_t i = 0; i < n; i += 2 * step) {
+      for (int64_t j = i; j < i + step; ++j) {
+        float* const upper = x + j * kLanes;
+        float* const lower = upper + step * kLanes;
+        const F32x16 a = load16(upper), b = load16(lower);
+        store16(upper, add(a, b));
+        store16(lower, sub(a, b));
+      }
+    }
+  }
+  const F32x16 factor = set16(1 / __builtin_sqrtf(static_cast<float>(n)));
+  for (int64_t i = 0; i < n; ++i) store16(x + i * kLanes, mul(load16(x + i * kLanes), factor));
+}
+
 }  // namespace
 
 namespace KVARENA_SIMD_PATH {
 extern const HadamardTable hadamard_table;
-const HadamardTable hadamard_table = {row};
+const HadamardTable hadamard_table = {row, lanes};
 }  // namespace KVARENA_SIMD_PATH
 
 }  // namespace kvarena::kernels

@@ -1,5 +1,6 @@
-// Page bounds, scores of cells, top-k and the Hadamard transform.
+// Page bounds, scores of cells, top-k, the Hadamard transform and rows of entries.
 #include "kernels/cell_scores/cell_scores.h"
+#include "kernels/entry_rows/small_product.h"
 #include "kernels/hadamard/hadamard.h"
 #include "kernels/page_bounds/page_bounds.h"
 #include "kernels/top_k/top_k.h"
@@ -177,6 +178,45 @@ TEST(Hadamard, TwiceIsTheIdentityAndPathsAgree) {
   }
   std::vector<float> x(6);
   EXPECT_THROW(hadamard(x.data(), 1, 6, 6), std::logic_error);
+}
+
+TEST(Hadamard, LanesHaveTheBitsOfRows) {
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    for (const int64_t n : {1, 2, 16, 64, 128}) {
+      const int64_t stride = 16 * n + 5;
+      const std::vector<float> rows = normal(2 * 16 * n, 6);
+      std::vector<float> want = rows, lanes(static_cast<size_t>(2 * stride));
+      hadamard(want.data(), 32, n, n);
+      const auto each = [&](const auto& visit) {
+        for (int64_t row = 0; row < 32; ++row) {
+          for (int64_t c = 0; c < n; ++c) visit(row * n + c, lanes[row / 16 * stride + c * 16 + row % 16]);
+        }
+      };
+      each([&](int64_t i, float& x) { x = rows[i]; });
+      hadamard_lanes(lanes.data(), 2, n, stride);
+      each([&](int64_t i, const float& x) { ASSERT_EQ(x, want[i]) << name_of(path) << " n " << n; });
+    }
+  }
+}
+
+TEST(EntryRows, SmallProductsAreAdded) {
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    for (const int64_t columns : {3, 16, 80}) {
+      const int64_t rows = 21, rank = 5, stride = columns + 2;
+      const std::vector<float> y = normal(rows * stride, 1), a = normal(rows * rank, 2), b = normal(rank * columns, 3);
+      std::vector<float> got = y;
+      add_product({got.data(), stride, a.data(), b.data(), rows, columns, rank});
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < stride; ++c) {
+          double want = y[r * stride + c];
+          for (int64_t k = 0; k < rank && c < columns; ++k) want += double{a[r * rank + k]} * b[k * columns + c];
+          ASSERT_NEAR(got[r * stride + c], want, 4e-6) << name_of(path) << " row " << r << " column " << c;
+        }
+      }
+    }
+  }
 }
 
 TEST(CellScores, AreDotProductsHoweverManyEntriesThereAre) {
