@@ -224,13 +224,16 @@ std::vector<DequantOp> MergedSegment::steps(const std::vector<const MergedPair::
   if (!upper_) return in_order(std::move(scaled));
   const auto retained = [sides, shape](int64_t first, int64_t count, SparseOverride::Numbers& to) {
     std::vector<float> row(static_cast<size_t>(shape.head_dim));
+    std::vector<int64_t> next;  // retained row of each head
+    for (const MergedPair::Side* side : sides) {
+      next.push_back(std::ranges::lower_bound(side->upper.entries, first) - side->upper.entries.begin());
+    }
     for (int64_t entry = first; entry < first + count; ++entry) {
       const size_t before = to.values.size();
       for (size_t head = 0; head < sides.size(); ++head) {
         const MergedPair::Rows& rows = sides[head]->upper;
-        const auto at = std::ranges::lower_bound(rows.entries, entry);
-        if (at == rows.entries.end() || *at != entry) continue;
-        kernels::load_rows(rows_of(shape, rows.data), at - rows.entries.begin(), 1, row.data(), shape.head_dim);
+        if (next[head] == std::ssize(rows.entries) || rows.entries[static_cast<size_t>(next[head])] != entry) continue;
+        kernels::load_rows(rows_of(shape, rows.data), next[head]++, 1, row.data(), shape.head_dim);
         for (size_t c = 0; c < row.size(); ++c)
           to.values.push_back({.channel = static_cast<int32_t>(head * row.size() + c), .value = row[c]});
       }
