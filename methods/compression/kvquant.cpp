@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <numeric>
 
@@ -9,13 +10,27 @@
 namespace kvarena {
 namespace {
 
-/// torch.quantile: linear between neighbours of the sorted numbers; 0 of none.
-float quantile(const std::vector<float>& sorted, double q) {
-  if (sorted.empty()) return 0;
-  const double at = q * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(at);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + static_cast<float>(at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+/// The bounds beyond which lies a share of some numbers, half of it on each side.
+struct Bounds {
+  float low = 0, high = 0;
+};
+/// By torch.quantile: linear between neighbours of the sorted numbers; 0 of none. Moves the numbers around.
+Bounds bounds(std::vector<float>& numbers, double beyond) {
+  const auto n = std::ssize(numbers);
+  if (n == 0) return {};
+  const auto quantile = [&](double q, const auto& sort_around) {
+    const double at = q * static_cast<double>(n - 1);
+    const auto below = static_cast<int64_t>(at), above = std::min(below + 1, n - 1);
+    sort_around(below, above);
+    return numbers[below] + static_cast<float>(at - static_cast<double>(below)) * (numbers[above] - numbers[below]);
+  };
+  const float low = quantile(beyond / 2, [&](int64_t /*below*/, int64_t above) {
+    std::partial_sort(numbers.begin(), numbers.begin() + above + 1, numbers.end());
+  });
+  const float high = quantile(1 - beyond / 2, [&](int64_t below, int64_t /*above*/) {
+    std::partial_sort(numbers.rbegin(), numbers.rbegin() + (n - below), numbers.rend(), std::greater{});
+  });
+  return {low, high};
 }
 
 float as_f16(float x) { return kernels::f16_to_f32(kernels::f32_to_f16(x)); }
@@ -41,11 +56,11 @@ struct TokenValues {
   std::vector<SparseRows::Element> outliers;
 };
 TokenValues normalise_token(std::vector<float>& row, double outliers) {
-  std::vector<float> sorted = row;
-  std::ranges::sort(sorted);
-  const float low = quantile(sorted, outliers / 2);
-  const float high = quantile(sorted, 1 - outliers / 2);
-  const float median = sorted[(sorted.size() - 1) / 2];
+  std::vector<float> numbers = row;
+  const auto [low, high] = bounds(numbers, outliers);
+  const auto middle = numbers.begin() + static_cast<int64_t>((numbers.size() - 1) / 2);
+  std::ranges::nth_element(numbers, middle);
+  const float median = *middle;
   TokenValues token{Range(0, 0), {}};
   for (size_t c = 0; c < row.size() && outliers > 0; ++c) {
     if (row[c] > low && row[c] < high) continue;
@@ -82,13 +97,14 @@ class NuqParts final : public StorableSideData {
     const int64_t d = block.head_dim;
     for (int64_t h = 0; h < block.kv_heads; ++h) rotary_.undo(block.key(h, 0), block.positions[h]);
     std::vector<float> row(static_cast<size_t>(block.kv_heads * d));
+    const std::vector<Range> ranges = channel_ranges();
     for (int64_t i = 0; i < block.count; ++i) {
       std::vector<SparseRows::Element> elements;
       for (int64_t c = 0; c < block.kv_heads * d; ++c) {
         float& x = block.key(c / d, i)[c % d];
         const bool outlier = x < low_[c] || x > high_[c];
         if (outlier) elements.push_back({static_cast<uint16_t>(c), x});
-        x = outlier ? 0.0F : Range(low_[c], high_[c]).normalised(x);
+        x = outlier ? 0.0F : ranges[c].normalised(x);
       }
       key_outliers_.append(elements);
 
@@ -108,10 +124,7 @@ class NuqParts final : public StorableSideData {
   [[nodiscard]] DequantProgram dequant_program(const PositionReader& positions) const override {
     const auto channels = [this] {
       std::vector<kernels::RowScale> scales;
-      for (size_t c = 0; c < low_.size(); ++c) {
-        const Range range(low_[c], high_[c]);
-        scales.push_back({.factor = range.radius, .offset = range.centre});
-      }
+      for (const Range& range : channel_ranges()) scales.push_back({.factor = range.radius, .offset = range.centre});
       return scales;
     };
     const auto tokens = [this](int64_t first, int64_t count, std::vector<kernels::RowScale>& to) {
@@ -147,6 +160,12 @@ class NuqParts final : public StorableSideData {
   }
 
  private:
+  [[nodiscard]] std::vector<Range> channel_ranges() const {
+    std::vector<Range> ranges;
+    for (size_t c = 0; c < low_.size(); ++c) ranges.emplace_back(low_[c], high_[c]);
+    return ranges;
+  }
+
   RotaryKeys rotary_;
   double outliers_;
   LedgerVector<float> low_;   // [kv_heads * head_dim]
@@ -297,13 +316,12 @@ class KvQuant final : public Codec {
       std::vector<float> channel(static_cast<size_t>(n));
       for (int64_t c = 0; c < d; ++c) {
         for (int64_t i = 0; i < n; ++i) channel[i] = keys[i * d + c];
-        std::ranges::sort(channel);
-        const float low = quantile(channel, outliers_ / 2);
-        const float high = quantile(channel, 1 - outliers_ / 2);
+        const auto [low, high] = bounds(channel, outliers_);
         thresholds.low.push_back(low);
         thresholds.high.push_back(high);
+        const Range range(low, high);
         for (const float x : channel) {
-          if (x >= low && x <= high) histogram.add(Range(low, high).normalised(x));
+          if (x >= low && x <= high) histogram.add(range.normalised(x));
         }
       }
     }
