@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "harness/cache/codec_side_data.h"
@@ -35,47 +36,61 @@ struct Block {
   std::vector<Factors> values;  // [kv_heads]
 };
 
-/// Columns of x [rows, columns] made orthonormal in order; a column without anything left becomes 0.
-void orthonormalise(std::vector<float>& x, int64_t rows, int64_t columns) {
-  for (int64_t c = 0; c < columns; ++c) {
-    for (int64_t before = 0; before < c; ++before) {
-      double dot = 0;
-      for (int64_t r = 0; r < rows; ++r) dot += static_cast<double>(x[r * columns + c]) * x[r * columns + before];
-      for (int64_t r = 0; r < rows; ++r) x[r * columns + c] -= static_cast<float>(dot) * x[r * columns + before];
+double in_double(float x, float y) { return static_cast<double>(x) * y; }
+
+/// Rows of x [rank, n] made orthonormal in order; a row without anything left becomes 0.
+void orthonormalise(std::vector<float>& x, int64_t n, int64_t rank) {
+  for (int64_t k = 0; k < rank; ++k) {
+    float* const row = &x[k * n];
+    for (const float* before = x.data(); before < row; before += n) {
+      const auto dot = static_cast<float>(std::inner_product(row, row + n, before, 0.0, std::plus{}, in_double));
+      for (int64_t i = 0; i < n; ++i) row[i] -= dot * before[i];
     }
-    double squares = 0;
-    for (int64_t r = 0; r < rows; ++r) squares += static_cast<double>(x[r * columns + c]) * x[r * columns + c];
+    const double squares = std::inner_product(row, row + n, row, 0.0, std::plus{}, in_double);
     const float factor = squares > 1e-20 ? static_cast<float>(1 / std::sqrt(squares)) : 0.0F;
-    for (int64_t r = 0; r < rows; ++r) x[r * columns + c] *= factor;
+    for (int64_t i = 0; i < n; ++i) row[i] *= factor;
+  }
+}
+
+/// x [rows, columns] in the other order, and back.
+std::vector<float> transposed(const float* x, int64_t rows, int64_t columns) {
+  std::vector<float> result(static_cast<size_t>(rows * columns));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) result[c * rows + r] = x[r * columns + c];
+  }
+  return result;
+}
+
+/// to [rank, columns] = from [rank, rows] times x [rows, columns], sums over rows ascending.
+void multiply(const std::vector<float>& from, const float* x, int64_t rows, int64_t columns, std::vector<float>& to) {
+  std::ranges::fill(to, 0.0F);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k = 0; k < std::ssize(to) / columns; ++k) {
+      const float by = from[k * rows + r];
+      for (int64_t c = 0; c < columns; ++c) to[k * columns + c] += x[r * columns + c] * by;
+    }
   }
 }
 
 /// Power iteration on residual [count, d]: p = R q, q = R^t p, orthonormal in the last loop; R ~ p q^t.
 void factorise(const float* residual, int64_t count, int64_t d, int64_t rank, int64_t loops, Factors& out) {
   const RandomStream stream(0, "gear start");
-  std::vector<float> q(static_cast<size_t>(d * rank));
-  std::vector<float> p(static_cast<size_t>(count * rank));
-  for (size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(2 * stream.uniform(i) - 1);
+  const std::vector<float> across = transposed(residual, count, d);
+  std::vector<float> q(static_cast<size_t>(rank * d));
+  std::vector<float> p(static_cast<size_t>(rank * count));
+  for (int64_t c = 0; c < d; ++c) {
+    for (int64_t k = 0; k < rank; ++k) q[k * d + c] = static_cast<float>(2 * stream.uniform(c * rank + k) - 1);
+  }
   for (int64_t loop = 0; loop < loops; ++loop) {
     orthonormalise(q, d, rank);  // the authors do so in the last loop only; it keeps the numbers' size, not their span
-    std::ranges::fill(p, 0.0F);
-    for (int64_t t = 0; t < count; ++t) {
-      for (int64_t c = 0; c < d; ++c) {
-        for (int64_t k = 0; k < rank; ++k) p[t * rank + k] += residual[t * d + c] * q[c * rank + k];
-      }
-    }
+    multiply(q, across.data(), d, count, p);
     orthonormalise(p, count, rank);
-    std::ranges::fill(q, 0.0F);
-    for (int64_t t = 0; t < count; ++t) {
-      for (int64_t c = 0; c < d; ++c) {
-        for (int64_t k = 0; k < rank; ++k) q[c * rank + k] += residual[t * d + c] * p[t * rank + k];
-      }
-    }
+    multiply(p, residual, count, d, q);
   }
-  std::ranges::transform(p, out.a.begin(), kernels::f32_to_f16);
-  for (int64_t c = 0; c < d; ++c) {
-    for (int64_t k = 0; k < rank; ++k) out.b[k * d + c] = kernels::f32_to_f16(q[c * rank + k]);
+  for (int64_t t = 0; t < count; ++t) {
+    for (int64_t k = 0; k < rank; ++k) out.a[t * rank + k] = kernels::f32_to_f16(p[k * count + t]);
   }
+  std::ranges::transform(q, out.b.begin(), kernels::f32_to_f16);
 }
 
 /// Outliers and low-rank factors of a layer.
@@ -100,17 +115,19 @@ class GearParts final : public CodecSideData {
     const int64_t d = block.head_dim;
     std::vector<std::vector<SparseRows::Element>> found(static_cast<size_t>(block.count));
     for (int64_t h = 0; h < block.kv_heads; ++h) {  // keys: along each channel
+      std::vector<float> channels = transposed(block.key(h, 0), block.count, d);
       for (int64_t c = 0; c < d; ++c) {
-        const auto outliers = take_out(&block.keys[h * block.count * d + c], block.count, d);
+        const auto outliers = take_out(&channels[c * block.count], block.count);
         for (const auto& [i, x] : outliers) found[i].push_back({static_cast<uint16_t>(h * d + c), x});
       }
+      std::ranges::copy(transposed(channels.data(), d, block.count), block.key(h, 0));
     }
     for (const auto& elements : found) key_outliers_.append(elements);
     std::vector<float> row(static_cast<size_t>(block.kv_heads * d));
     for (int64_t i = 0; i < block.count; ++i) {  // values: along each token, all heads
       for (int64_t h = 0; h < block.kv_heads; ++h) std::copy_n(block.value(h, i), d, &row[h * d]);
       std::vector<SparseRows::Element> elements;
-      for (const auto& [c, x] : take_out(row.data(), block.kv_heads * d, 1)) {
+      for (const auto& [c, x] : take_out(row.data(), block.kv_heads * d)) {
         elements.push_back({static_cast<uint16_t>(c), x});
       }
       value_outliers_.append(elements);
@@ -166,19 +183,25 @@ class GearParts final : public CodecSideData {
 
  private:
   /// The largest and smallest numbers of a vector with their places; they become the mean of all.
-  [[nodiscard]] std::vector<std::pair<int64_t, float>> take_out(float* x, int64_t n, int64_t stride) const {
+  [[nodiscard]] std::vector<std::pair<int64_t, float>> take_out(float* x, int64_t n) const {
     const auto each = static_cast<int64_t>(static_cast<double>(n) * settings_.sparsity / 2);
     if (each == 0) return {};
-    std::vector<int64_t> order(static_cast<size_t>(n));
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, {}, [&](int64_t i) { return x[i * stride]; });
+    std::vector<std::pair<float, int32_t>> order;  // equal numbers by their places
+    order.reserve(static_cast<size_t>(n));
     double sum = 0;
-    for (int64_t i = 0; i < n; ++i) sum += x[i * stride];
+    for (int64_t i = 0; i < n; ++i) {
+      order.emplace_back(x[i], static_cast<int32_t>(i));
+      sum += x[i];
+    }
+    const auto low = order.begin() + each, high = order.end() - each;
+    std::partial_sort(order.begin(), low, order.end());
+    std::partial_sort(order.rbegin(), order.rbegin() + each, std::make_reverse_iterator(low), std::greater{});
     std::vector<std::pair<int64_t, float>> taken;
-    for (int64_t k = 0; k < n; ++k) {
-      if (k >= each && k < n - each) continue;
-      taken.emplace_back(order[k], x[order[k] * stride]);
-      x[order[k] * stride] = static_cast<float>(sum / static_cast<double>(n));
+    for (const auto& [first, last] : {std::pair{order.begin(), low}, std::pair{high, order.end()}}) {
+      for (auto at = first; at < last; ++at) {
+        taken.emplace_back(at->second, at->first);
+        x[at->second] = static_cast<float>(sum / static_cast<double>(n));
+      }
     }
     return taken;
   }
