@@ -52,23 +52,38 @@ class Rkv final : public Scorer {
     return at::max_pool1d(sums / queries, kernel_, 1, kernel_ / 2);
   }
 
-  /// r, [kv_heads, n].
+  /// r, [kv_heads, n]. The sum of an entry's cosines is its product with the sum of all keys of length 1, so only those
+  /// that do not count are computed one by one.
   [[nodiscard]] at::Tensor redundancy(const at::Tensor& keys) const {
-    const int64_t n = keys.size(1);
-    const at::Tensor unit = keys / (keys.norm(2, -1, /*keepdim=*/true) + 1e-8);
-    const at::Tensor numbers = at::arange(n, at::kLong);
-    at::Tensor sums = at::zeros({keys.size(0), n});
-    for (int64_t begin = 0; begin < n; begin += kRows) {
-      const int64_t rows = std::min(kRows, n - begin);
-      at::Tensor cosines = unit.narrow(1, begin, rows).matmul(unit.transpose(1, 2));  // [kv_heads, rows, n]
-      cosines.diagonal(begin, 1, 2).zero_();
-      const at::Tensor newest = cosines.gt(alike_).mul(numbers).amax(-1, /*keepdim=*/true);
-      sums.add_(cosines.scatter_(-1, newest, 0).sum(1));
+    std::vector<at::Tensor> rows;
+    for (const at::Tensor& head : (keys / (keys.norm(2, -1, /*keepdim=*/true) + 1e-8)).unbind(0)) {
+      const at::Tensor unit = head.to(at::kDouble), newest = newest_alike(head);
+      const at::Tensor itself = newest.eq(at::arange(newest.size(0)));
+      const at::Tensor with_newest = (unit * unit.index_select(0, newest)).sum(1).masked_fill(itself, 0);
+      at::Tensor sums = unit.mv(unit.sum(0)) - unit.square().sum(1);
+      rows.push_back(sums.index_add_(0, newest, with_newest, /*alpha=*/-1).to(at::kFloat));
     }
-    return (sums / n).softmax(-1);
+    return (at::stack(rows) / keys.size(1)).softmax(-1);
   }
 
-  static constexpr int64_t kRows = 512;  // of cosines at a time
+  /// The newest entry whose cosine with each of unit [n, head_dim] is above `alike`, the first where there is none:
+  /// [n].
+  [[nodiscard]] at::Tensor newest_alike(const at::Tensor& unit) const {
+    at::Tensor newest = at::zeros({unit.size(0)}, at::kLong), open = at::arange(unit.size(0));
+    for (int64_t end = unit.size(0); end > 0 && open.numel() > 0; end -= kColumns) {
+      const int64_t begin = std::max<int64_t>(0, end - kColumns);
+      const at::Tensor numbers = at::arange(begin, end);
+      const at::Tensor own = open.unsqueeze(1).eq(numbers);
+      const at::Tensor cosines =
+          unit.index_select(0, open).matmul(unit.narrow(0, begin, end - begin).t()).masked_fill(own, 0);
+      const at::Tensor last = at::where(cosines.gt(alike_), numbers, -1).amax(1);
+      newest.index_put_({open}, last.clamp_min(0));
+      open = open.masked_select(last.lt(0));
+    }
+    return newest;
+  }
+
+  static constexpr int64_t kColumns = 64;  // of cosines at a time
 
   int64_t window_ = 8;
   int64_t kernel_ = 7;
