@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "harness/cache/consecutive_runs.h"
+#include "harness/cache/rotation_tables.h"
 #include "kernels/rope/rope.h"
 
 namespace kvarena {
@@ -74,29 +76,35 @@ void SparseRows::load(CacheReader& from, int64_t entries, int64_t channels) {
 }
 
 void RotaryKeys::undo(float* rows, const std::vector<int32_t>& positions) const {
-  std::vector<int32_t> back;
-  back.reserve(positions.size());
-  for (const int32_t position : positions) back.push_back(-position);
-  turn(rows, back);
+  // Turned the other way is mirrored, turned and mirrored back.
+  const auto mirror = [&] {
+    for (size_t row = 0; row < positions.size(); ++row) {
+      float* const second = rows + (2 * static_cast<int64_t>(row) + 1) * half();
+      for (int64_t c = 0; c < half(); ++c) second[c] = -second[c];
+    }
+  };
+  mirror();
+  redo(rows, positions);
+  mirror();
 }
 
 void RotaryKeys::redo(float* rows, const std::vector<int32_t>& positions) const { turn(rows, positions); }
 
 void RotaryKeys::turn(float* rows, const std::vector<int32_t>& by) const {
   if (half() == 0 || by.empty()) return;
-  const auto n = static_cast<int64_t>(by.size());
-  std::vector<float> cos(static_cast<size_t>(n * half()));
-  std::vector<float> sin(cos.size());
-  kernels::rotation_tables(by.data(), n, frequencies_->data(), half(), 1, cos.data(), sin.data());
-  kernels::rotate({.x = rows,
-                   .tokens = n,
-                   .heads = 1,
-                   .head_dim = 2 * half(),
-                   .token_stride = 2 * half(),
-                   .head_stride = 2 * half(),
-                   .rotary = 2 * half(),
-                   .cos = cos.data(),
-                   .sin = sin.data()});
+  const RotationTables& tables = rotation_tables_up_to(*frequencies_, std::ranges::max(by));
+  each_consecutive_run(by, [&](int64_t i, int64_t count) {
+    const int64_t row = by[static_cast<size_t>(i)] * half();
+    kernels::rotate({.x = rows + i * 2 * half(),
+                     .tokens = count,
+                     .heads = 1,
+                     .head_dim = 2 * half(),
+                     .token_stride = 2 * half(),
+                     .head_stride = 2 * half(),
+                     .rotary = 2 * half(),
+                     .cos = &tables.cos[static_cast<size_t>(row)],
+                     .sin = &tables.sin[static_cast<size_t>(row)]});
+  });
 }
 
 void RotaryKeys::add_dequant_op(const PositionReader& positions, std::vector<DequantOp>& to) const {
