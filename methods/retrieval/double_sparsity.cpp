@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "harness/core/error.h"
 #include "harness/method/entry_scores.h"
@@ -166,14 +167,20 @@ class DoubleSparsity final : public ScoringRetriever {
     const auto& own = static_cast<const LabelIndex&>(index);
     const LayerShape& shape = entries.shape();
     const auto n = static_cast<int64_t>(scores.size()) / shape.group();
+    std::vector<std::vector<double>> rows;  // labels of the group's queries
     for (int64_t row = 0; row < shape.group(); ++row) {
       const float* q = queries.q + (kv_head * shape.group() + row) * shape.head_dim;
       std::vector<float> label = picked(q, own.channels[kv_head]);
-      if (label_bits_ < 16) {
-        const Quantised codes = quantise(label, label_bits_);
-        for (size_t c = 0; c < label.size(); ++c) label[c] = codes.number(c);
-      }
-      for (int64_t i = 0; i < n; ++i) scores[row * n + i] = product(own.heads[kv_head], label, i);
+      const Quantised codes = label_bits_ < 16 ? quantise(label, label_bits_) : Quantised{};
+      for (size_t c = 0; c < codes.codes.size(); ++c) label[c] = codes.number(c);
+      rows.emplace_back(label.begin(), label.end());
+    }
+    std::vector<float> label(own.channels[kv_head].size());
+    for (int64_t i = 0; i < n; ++i) {
+      read(own.heads[kv_head], i, label);
+      for (int64_t row = 0; row < shape.group(); ++row)
+        scores[row * n + i] =
+            static_cast<float>(std::inner_product(label.begin(), label.end(), rows[row].begin(), 0.0));
     }
   }
 
@@ -209,23 +216,22 @@ class DoubleSparsity final : public ScoringRetriever {
     to.ranges.insert(to.ranges.end(), {codes.low, codes.levels});
   }
 
-  [[nodiscard]] float product(const Labels& labels, const std::vector<float>& q, int64_t entry) const {
-    double total = 0;
+  /// The label of an entry.
+  void read(const Labels& labels, int64_t entry, std::vector<float>& label) const {
+    const auto channels = std::ssize(label);
     if (label_bits_ == 16) {
-      const float* label = labels.ranges.data() + entry * static_cast<int64_t>(q.size());
-      for (size_t c = 0; c < q.size(); ++c) total += static_cast<double>(q[c]) * label[c];
-      return static_cast<float>(total);
+      std::copy_n(labels.ranges.begin() + entry * channels, channels, label.begin());
+      return;
     }
-    const uint8_t* codes = labels.codes.data() + entry * code_bytes(q.size());
+    const uint8_t* codes = labels.codes.data() + entry * code_bytes(label.size());
     const float low = labels.ranges[entry * 2];
     const float levels = labels.ranges[entry * 2 + 1];
     const unsigned mask = (1U << label_bits_) - 1;
-    for (size_t c = 0; c < q.size(); ++c) {
-      const size_t bit = c * static_cast<size_t>(label_bits_);
+    for (int64_t c = 0; c < channels; ++c) {
+      const int64_t bit = c * label_bits_;
       const unsigned code = (codes[bit / 8] >> (bit % 8)) & mask;
-      total += static_cast<double>(q[c]) * (static_cast<float>(code) / levels + low);
+      label[c] = static_cast<float>(code) / levels + low;
     }
-    return static_cast<float>(total);
   }
 
   [[nodiscard]] at::Tensor of_fit(const LayerView& view) const {
