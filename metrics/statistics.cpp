@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -31,23 +33,85 @@ double sorted_percentile(std::span<const double> sorted, double p) {
   return sorted[below] + (sorted[above] - sorted[below]) * (place - static_cast<double>(below));
 }
 
-Interval bootstrap_interval(std::span<const double> values, const ResamplingOptions& options) {
-  const RandomStream draws(options.seed, "bootstrap");
-  const auto n = static_cast<uint64_t>(values.size());
-  std::vector<double> means(static_cast<size_t>(options.resamples));
-  for (size_t r = 0; r < means.size(); ++r) {
-    double sum = 0;
-    for (uint64_t i = 0; i < n; ++i) sum += values[draws.below(n, r * n + i)];
-    means[r] = sum / static_cast<double>(n);
+constexpr size_t kLanes = 8;  // resamples that are summed beside each other: one sum waits for its last addition
+
+/// The samples that resamples draw: [ceil(resamples / kLanes), n, kLanes]. They depend on the seed and the two numbers
+/// alone, so that the many intervals of a report draw them once.
+struct Draws {
+  uint64_t seed = 0;
+  int64_t resamples = 0;
+  size_t n = 0;
+  std::vector<uint32_t> places;
+
+  void draw(const RandomStream& stream, size_t first, std::span<uint32_t> block) const {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      for (size_t i = 0; i < n; ++i) {
+        block[i * kLanes + lane] = static_cast<uint32_t>(stream.below(n, (first + lane) * n + i));
+      }
+    }
   }
+};
+
+/// Calls `use(first resample, its block of places)` block by block.
+template <typename Use>
+void for_each_draw(size_t n, const ResamplingOptions& options, Use&& use) {
+  constexpr size_t kKept = 4, kLargest = size_t{4} << 20;  // tables, places of one
+  const auto resamples = static_cast<size_t>(options.resamples);
+  const size_t blocks = (resamples + kLanes - 1) / kLanes, size = n * kLanes;
+  const RandomStream stream(options.seed, "bootstrap");
+  Draws draws{.seed = options.seed, .resamples = options.resamples, .n = n, .places = {}};
+  if (blocks * size > kLargest) {
+    draws.places.resize(size);
+    for (size_t block = 0; block < blocks; ++block) {
+      draws.draw(stream, block * kLanes, draws.places);
+      use(block * kLanes, std::span<const uint32_t>(draws.places));
+    }
+    return;
+  }
+  thread_local std::vector<Draws> kept;
+  auto known = std::ranges::find_if(kept, [&](const Draws& each) {
+    return each.seed == options.seed && each.resamples == options.resamples && each.n == n;
+  });
+  if (known == kept.end()) {
+    draws.places.resize(blocks * size);
+    for (size_t block = 0; block < blocks; ++block) {
+      draws.draw(stream, block * kLanes, std::span(draws.places).subspan(block * size, size));
+    }
+    if (kept.size() == kKept) kept.erase(kept.begin());
+    known = kept.insert(kept.end(), std::move(draws));
+  }
+  for (size_t block = 0; block < blocks; ++block) {
+    use(block * kLanes, std::span<const uint32_t>(known->places).subspan(block * size, size));
+  }
+}
+
+Interval interval_of(std::vector<double> means, double confidence) {
   std::sort(means.begin(), means.end());
-  const double tail = 50 * (1 - options.confidence);  // percent on each side
+  const double tail = 50 * (1 - confidence);  // percent on each side
   return {sorted_percentile(means, tail), sorted_percentile(means, 100 - tail)};
 }
 
-double signed_sum(std::span<const double> values, uint64_t signs, double sum) {
-  for (size_t i = 0; i < values.size(); ++i) sum += (signs >> i & 1) != 0 ? -values[i] : values[i];
-  return sum;
+Interval bootstrap_interval(std::span<const double> values, const ResamplingOptions& options) {
+  std::vector<double> means(static_cast<size_t>(options.resamples));
+  for_each_draw(values.size(), options, [&](size_t first, std::span<const uint32_t> places) {
+    std::array<double, kLanes> sums{};
+    for (size_t at = 0; at < places.size(); at += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += values[places[at + lane]];
+    }
+    for (size_t lane = 0; lane < kLanes && first + lane < means.size(); ++lane) {
+      means[first + lane] = sums[lane] / static_cast<double>(values.size());
+    }
+  });
+  return interval_of(std::move(means), options.confidence);
+}
+
+/// Adds each value to the sum of every lane, negated where the lane's bit of it is set.
+void add_signed(std::span<const double> values, const std::array<uint64_t, kLanes>& signs,
+                std::array<double, kLanes>& sums) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto bits = std::bit_cast<uint64_t>(values[i]);
+    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += std::bit_cast<double>(bits ^ (signs[lane] >> i << 63));
+  }
 }
 
 struct PermutationResult {
@@ -65,24 +129,37 @@ PermutationResult sign_flip_test(std::span<const double> differences, const Resa
   const double threshold = observed - 1e-12 * magnitude;  // sums in another order must still count as equal
 
   const size_t n = moved.size();
-  if (n < 40 && (int64_t{1} << n) <= options.resamples) {
+  const auto count = [&](uint64_t patterns, const auto& sums_from) {
     int64_t extreme = 0;
-    for (uint64_t signs = 0; signs < uint64_t{1} << n; ++signs)
-      extreme += std::abs(signed_sum(moved, signs, 0)) >= threshold;
+    for (uint64_t first = 0; first < patterns; first += kLanes) {
+      const std::array<double, kLanes> sums = sums_from(first);
+      for (uint64_t lane = 0; lane < std::min<uint64_t>(kLanes, patterns - first); ++lane)
+        extreme += std::abs(sums[lane]) >= threshold;
+    }
+    return extreme;
+  };
+  if (n < 40 && (int64_t{1} << n) <= options.resamples) {
+    const int64_t extreme = count(uint64_t{1} << n, [&](uint64_t first) {
+      std::array<double, kLanes> sums{};
+      std::array<uint64_t, kLanes> signs{};
+      std::iota(signs.begin(), signs.end(), first);
+      add_signed(moved, signs, sums);
+      return sums;
+    });
     return {static_cast<double>(extreme) / static_cast<double>(int64_t{1} << n), true};
   }
   const RandomStream draws(options.seed, "permutation");
   const size_t words = (n + 63) / 64;
-  int64_t extreme = 1;  // the observed pattern itself
-  for (uint64_t r = 0; r < static_cast<uint64_t>(options.resamples); ++r) {
-    double sum = 0;
+  const int64_t drawn = count(static_cast<uint64_t>(options.resamples), [&](uint64_t first) {
+    std::array<double, kLanes> sums{};
+    std::array<uint64_t, kLanes> signs{};
     for (size_t w = 0; w < words; ++w) {
-      const size_t first = w * 64;
-      const auto part = std::span(moved).subspan(first, std::min<size_t>(64, n - first));
-      sum = signed_sum(part, draws.bits(r * words + w), sum);
+      for (size_t lane = 0; lane < kLanes; ++lane) signs[lane] = draws.bits((first + lane) * words + w);
+      add_signed(std::span(moved).subspan(w * 64, std::min<size_t>(64, n - w * 64)), signs, sums);
     }
-    extreme += std::abs(sum) >= threshold;
-  }
+    return sums;
+  });
+  const int64_t extreme = drawn + 1;  // with the observed pattern itself
   return {static_cast<double>(extreme) / static_cast<double>(options.resamples + 1), false};
 }
 
@@ -117,6 +194,40 @@ MeanEstimate bootstrap_mean(std::span<const double> values, const ResamplingOpti
   check_options(options);
   check_values(values, "bootstrap of a mean");
   return {mean_of(values), bootstrap_interval(values, options), static_cast<int64_t>(values.size())};
+}
+
+std::vector<MeanEstimate> bootstrap_means(std::span<const std::vector<double>> columns,
+                                          const ResamplingOptions& options) {
+  check_options(options);
+  std::vector<MeanEstimate> estimates;
+  for (size_t begin = 0; begin < columns.size(); begin += kLanes) {
+    const auto part = columns.subspan(begin, std::min(kLanes, columns.size() - begin));
+    const size_t n = part.front().size();
+    std::vector<std::array<double, kLanes>> rows(n);  // each draw adds a row
+    for (size_t column = 0; column < part.size(); ++column) {
+      check_values(part[column], "bootstrap of a mean");
+      KVARENA_ASSERT(part[column].size() == n, fmt::format("{} values beside {}", part[column].size(), n));
+      for (size_t i = 0; i < n; ++i) rows[i][column] = part[column][i];
+    }
+    std::vector<std::vector<double>> means(part.size(), std::vector<double>(static_cast<size_t>(options.resamples)));
+    for_each_draw(n, options, [&](size_t first, std::span<const uint32_t> places) {
+      for (size_t lane = 0; lane < kLanes && first + lane < means.front().size(); ++lane) {
+        std::array<double, kLanes> sums{};
+        for (size_t at = lane; at < places.size(); at += kLanes) {
+          const std::array<double, kLanes>& row = rows[places[at]];
+          for (size_t column = 0; column < kLanes; ++column) sums[column] += row[column];
+        }
+        for (size_t column = 0; column < part.size(); ++column) {
+          means[column][first + lane] = sums[column] / static_cast<double>(n);
+        }
+      }
+    });
+    for (size_t column = 0; column < part.size(); ++column) {
+      estimates.push_back(
+          {mean_of(part[column]), interval_of(std::move(means[column]), options.confidence), static_cast<int64_t>(n)});
+    }
+  }
+  return estimates;
 }
 
 PairedDifference paired_difference(std::span<const double> method, std::span<const double> baseline,

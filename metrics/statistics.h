@@ -28,6 +28,10 @@ struct MeanEstimate {
 /// Mean with its percentile bootstrap interval. Throws UserError when there are no values or one is not finite.
 [[nodiscard]] MeanEstimate bootstrap_mean(std::span<const double> values, const ResamplingOptions& options = {});
 
+/// bootstrap_mean() of each column of as many values as the first has, which are drawn for all of them together.
+[[nodiscard]] std::vector<MeanEstimate> bootstrap_means(std::span<const std::vector<double>> columns,
+                                                        const ResamplingOptions& options = {});
+
 struct PairedDifference {
   double method_mean = 0;
   double baseline_mean = 0;

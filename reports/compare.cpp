@@ -27,7 +27,7 @@ std::optional<NoiseFloor> larger_floor(const ExperimentData& before, const Exper
                                        const results::CellRecord& record, const std::string& metric) {
   std::optional<NoiseFloor> floor;
   for (const ExperimentData* data : {&before, &after}) {
-    const auto one = noise_floor(data->of_model(record.model), record.workload, metric);
+    const auto one = noise_floor(*data, record.workload, metric, record.model);
     if (one && (!floor || one->value > floor->value)) floor = one;
   }
   return floor;

@@ -121,6 +121,45 @@ results::ExperimentRecord choose(const results::ResultsReader& reader, const std
         .nearest = name.empty() ? "" : nearest_name(name, names)});
 }
 
+/// Reads an experiment without series and events.
+ExperimentData read_values(const results::ResultsReader& reader, const std::string& name,
+                           const std::optional<std::vector<results::PublishedValue>>& published = std::nullopt) {
+  ExperimentData data;
+  data.experiment = choose(reader, name);
+  if (published) data.experiment.published = *published;
+  data.runs = reader.runs(data.experiment.experiment);
+  data.inputs = reader.last_inputs(data.experiment.experiment);
+  data.invented = results::invented_data(data.inputs);
+  for (results::MetricDefinition& metric : reader.metric_definitions()) {
+    std::string name = metric.metric;
+    data.definitions.emplace(std::move(name), std::move(metric));
+  }
+  data.judges = reader.judges(data.experiment.experiment);
+  const std::string judge = judge_text(data.judges);
+  std::map<std::string, std::map<std::string, int64_t>> unjudged;  // by cell and metric
+  for (const results::JudgeRequest& waits : reader.unjudged(data.experiment.experiment)) {
+    ++unjudged[waits.cell_id][waits.metric];
+  }
+  for (results::CellRow& row : reader.cells(data.experiment.experiment)) {
+    CellData cell{.row = std::move(row)};
+    const std::string& id = cell.row.cell.cell_id;
+    for (results::ValueColumn& column : reader.columns(id)) {
+      std::string name = clocked(column.metric, column.clock);
+      cell.values.emplace(std::move(name), std::move(column));
+    }
+    pool_shares(cell);
+    cell.prompt_lengths = reader.prompt_lengths(id);
+    cell.prompts = reader.prompts(id);
+    cell.card = read_card(cell.row.cell.protocol_json);
+    if (!judge.empty()) cell.card.emplace_back("judge", judge);
+    cell.unjudged = unjudged[id];
+    data.cells.push_back(std::move(cell));
+  }
+  follow_labels(data);
+  mark_labels(data);
+  return data;
+}
+
 }  // namespace
 
 std::string modelled(const std::string& metric) { return metric + " (modelled)"; }
@@ -229,15 +268,16 @@ const CellData* ExperimentData::find(const std::string& method, const std::strin
   return it == cells.end() ? nullptr : &*it;
 }
 
-std::vector<std::pair<std::string, ExperimentData>> ExperimentData::by_request_length() const {
+void ExperimentData::for_request_lengths(
+    const std::function<void(const std::string&, const ExperimentData&)>& use) const {
   const auto has_length = [](const CellData& cell) {
     return nlohmann::json::parse(cell.row.cell.workload_json).contains("request_tokens");
   };
-  std::vector<std::pair<std::string, ExperimentData>> parts = {{"", of_cells(std::not_fn(has_length))}};
+  if (std::ranges::none_of(cells, has_length)) return use("", *this);
+  use("", of_cells(std::not_fn(has_length)));
   for (const std::string& label : of_cells(has_length).workloads()) {
-    parts.emplace_back(label, of_cells([&](const CellData& cell) { return cell.row.cell.workload == label; }));
+    use(label, of_cells([&](const CellData& cell) { return cell.row.cell.workload == label; }));
   }
-  return parts;
 }
 
 std::string ExperimentData::baseline() const {
@@ -247,47 +287,18 @@ std::string ExperimentData::baseline() const {
 
 ExperimentData read_experiment(const results::ResultsReader& reader, const std::string& name,
                                const std::optional<std::vector<results::PublishedValue>>& published) {
-  ExperimentData data;
-  data.experiment = choose(reader, name);
-  if (published) data.experiment.published = *published;
-  data.runs = reader.runs(data.experiment.experiment);
-  data.inputs = reader.last_inputs(data.experiment.experiment);
-  data.invented = results::invented_data(data.inputs);
-  for (results::MetricDefinition& metric : reader.metric_definitions()) {
-    std::string name = metric.metric;
-    data.definitions.emplace(std::move(name), std::move(metric));
-  }
-  data.judges = reader.judges(data.experiment.experiment);
-  const std::string judge = judge_text(data.judges);
-  std::map<std::string, std::map<std::string, int64_t>> unjudged;  // by cell and metric
-  for (const results::JudgeRequest& waits : reader.unjudged(data.experiment.experiment)) {
-    ++unjudged[waits.cell_id][waits.metric];
-  }
-  for (results::CellRow& row : reader.cells(data.experiment.experiment)) {
-    CellData cell{.row = std::move(row)};
+  ExperimentData data = read_values(reader, name, published);
+  for (CellData& cell : data.cells) {
     const std::string& id = cell.row.cell.cell_id;
-    for (results::ValueColumn& column : reader.columns(id)) {
-      std::string name = clocked(column.metric, column.clock);
-      cell.values.emplace(std::move(name), std::move(column));
-    }
-    pool_shares(cell);
     for (const auto& [series, clock] : reader.series_names(id))
       cell.series[clocked(series, clock)] = reader.series(id, series, clock);
     if (cell.row.cell.kind == results::CellKind::serving) cell.events = reader.events(id);
-    cell.prompt_lengths = reader.prompt_lengths(id);
-    cell.prompts = reader.prompts(id);
-    cell.card = read_card(cell.row.cell.protocol_json);
-    if (!judge.empty()) cell.card.emplace_back("judge", judge);
-    cell.unjudged = unjudged[id];
-    data.cells.push_back(std::move(cell));
   }
-  follow_labels(data);
-  mark_labels(data);
   return data;
 }
 
 ExperimentData read_run(const results::ResultsReader& reader, const std::string& name) {
-  ExperimentData data = read_experiment(reader, name);
+  ExperimentData data = read_values(reader, name);
   for (CellData& cell : data.cells) {
     cell.answers.emplace();
     for (const auto& [sample, text] : reader.predictions(cell.row.cell.cell_id)) (*cell.answers)[sample] = sha256(text);

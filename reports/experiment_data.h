@@ -72,9 +72,9 @@ struct ExperimentData {
   /// The cell of a method, workload and kind, or null; of the first model when there are several.
   [[nodiscard]] const CellData* find(const std::string& method, const std::string& workload,
                                      results::CellKind kind) const;
-  /// The experiment divided where requests have a length of their own, for no mean over lengths says anything: the
-  /// cells of the others under "", then those of each such workload under its label.
-  [[nodiscard]] std::vector<std::pair<std::string, ExperimentData>> by_request_length() const;
+  /// Calls `use` with the experiment divided where requests have a length of their own, for no mean over lengths says
+  /// anything: the cells of the others under "", then those of each such workload under its label.
+  void for_request_lengths(const std::function<void(const std::string& length, const ExperimentData& part)>& use) const;
   /// The label of the baseline method, empty when there is none.
   [[nodiscard]] std::string baseline() const;
 };
@@ -89,7 +89,7 @@ inline constexpr const char* kInventedLabel = " (project-made)";
     const results::ResultsReader& reader, const std::string& name,
     const std::optional<std::vector<results::PublishedValue>>& published = std::nullopt);
 
-/// Reads one experiment with hashes of its answers, to lay it beside another run.
+/// Reads one experiment with hashes of its answers and without series and events, to lay it beside another run.
 [[nodiscard]] ExperimentData read_run(const results::ResultsReader& reader, const std::string& name);
 
 }  // namespace kvarena::reports

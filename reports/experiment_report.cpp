@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 
@@ -152,7 +153,9 @@ std::vector<std::pair<std::string, std::string>> provenance(const ExperimentData
 }
 
 Document experiment_report(const ExperimentData& all, const ReportOptions& options) {
-  const ExperimentData data = options.baseline.empty() ? all : all.with_baseline(options.baseline);
+  std::optional<ExperimentData> other;
+  if (!options.baseline.empty()) other = all.with_baseline(options.baseline);
+  const ExperimentData& data = other ? *other : all;
   const std::vector<std::string> unlike = unlike_cards(data);
   if (!unlike.empty() && !options.allow_unlike_cards) {
     fail({.place = data.experiment.experiment,
@@ -167,7 +170,9 @@ Document experiment_report(const ExperimentData& all, const ReportOptions& optio
   const bool joint = data.models().size() > 1 && read_shape(data.experiment.table_json).names("model");
   const std::vector<std::string> questions = data.questions();
   for (const std::string& question : questions) {
-    const ExperimentData asked = questions.size() > 1 ? data.of_question(question) : data;
+    std::optional<ExperimentData> part;
+    if (questions.size() > 1) part = data.of_question(question);
+    const ExperimentData& asked = part ? *part : data;
     for (Section& section : asked_sections(asked, options.allow_unlike_cards, joint)) {
       caption_question(section, question);
       caption_asking(section, asked);

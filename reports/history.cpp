@@ -65,7 +65,7 @@ TableCell number_of(const std::vector<NamedRun>& runs, size_t at, const Row& row
           table, fmt::format("Question {}, {} in the run before: not compared.", cell->question(), old->question())));
       break;
     }
-    const auto floor = noise_floor(runs[at].data.of_model(row.model), row.workload, metric);
+    const auto floor = noise_floor(runs[at].data, row.workload, metric, row.model);
     if (auto change = change_between(*old, *cell, metric, floor, look, 0)) {
       number.difference = std::move(change->difference);
       number.detail += fmt::format(", {} answers changed", change->answers);

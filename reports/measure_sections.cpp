@@ -303,7 +303,8 @@ std::optional<Section> verification_section(const ExperimentData& data) {
     section.tables.push_back(std::move(one));
   };
   add(std::move(table), "");
-  for (const auto& [length, part] : data.by_request_length()) add(runtime_table(part), length);
+  data.for_request_lengths(
+      [&](const std::string& length, const ExperimentData& part) { add(runtime_table(part), length); });
   if (section.tables.empty()) return std::nullopt;
   section.charts = drafting_charts(data);
   return section;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -42,17 +43,38 @@ constexpr size_t kFewest = 5;  // samples that still run; fewer make a jumpy tai
 constexpr double kMebibyte = 1024 * 1024;
 constexpr const char* kBytes = metrics::kKeptBytesFraction.name;
 
-/// Mean KL of a method by step, or summed up to it, as far as enough samples go.
-LineSeries kl_line(const ExperimentData& data, const std::string& method, bool summed) {
-  LineSeries line{.label = method, .baseline = method == data.baseline()};
-  const auto steps = by_step(data, method, metrics::kKlNats.name, summed);
-  const size_t enough = steps.empty() ? 0 : std::min(kFewest, steps.front().size());
-  for (size_t step = 0; step < steps.size() && steps[step].size() >= std::max<size_t>(enough, 1); ++step) {
-    const metrics::MeanEstimate estimate = metrics::bootstrap_mean(
-        steps[step], {.resamples = std::min<int64_t>(1000, resampling_for(steps[step].size()).resamples)});
-    line.points.push_back({.x = static_cast<double>(step), .y = estimate.mean, .interval = estimate.interval});
+/// Mean KL of each method by step, or summed up to it, as far as enough samples go.
+std::vector<LineSeries> kl_lines(const ExperimentData& data, bool summed) {
+  std::vector<LineSeries> lines;
+  std::vector<std::vector<std::vector<double>>> steps;  // by line
+  for (const std::string& method : data.methods()) {
+    lines.push_back({.label = method, .baseline = method == data.baseline()});
+    steps.push_back(by_step(data, method, metrics::kKlNats.name, summed));
+    const size_t enough = steps.back().empty() ? 0 : std::min(kFewest, steps.back().front().size());
+    const auto few = [&](const std::vector<double>& step) { return step.size() < std::max<size_t>(enough, 1); };
+    steps.back().erase(std::ranges::find_if(steps.back(), few), steps.back().end());
   }
-  return line;
+  size_t longest = 0;
+  for (const auto& line : steps) longest = std::max(longest, line.size());
+  for (size_t step = 0; step < longest; ++step) {
+    // Methods follow one continuation of each sample, so most have as many samples at a step.
+    std::map<size_t, std::pair<std::vector<size_t>, std::vector<std::vector<double>>>> by_samples;
+    for (size_t line = 0; line < lines.size(); ++line) {
+      if (step >= steps[line].size()) continue;
+      auto& [which, values] = by_samples[steps[line][step].size()];
+      which.push_back(line);
+      values.push_back(std::move(steps[line][step]));
+    }
+    for (const auto& [samples, of] : by_samples) {
+      const auto estimates = metrics::bootstrap_means(
+          of.second, {.resamples = std::min<int64_t>(1000, resampling_for(samples).resamples)});
+      for (size_t i = 0; i < estimates.size(); ++i) {
+        lines[of.first[i]].points.push_back(
+            {.x = static_cast<double>(step), .y = estimates[i].mean, .interval = estimates[i].interval});
+      }
+    }
+  }
+  return lines;
 }
 
 /// The workloads whose metric is printed and read like the first one's, so that a mean over them is one.
@@ -86,13 +108,11 @@ std::string origin_sentence(const std::vector<std::string>& unreal) {
 std::vector<Chart> kl_charts(const ExperimentData& data) {
   std::vector<Chart> charts;
   for (const bool summed : {false, true}) {
-    std::vector<LineSeries> lines;
-    for (const std::string& method : data.methods()) {
-      LineSeries line = kl_line(data, method, summed);
-      // Exact methods lie on zero and would only hide under each other.
-      const bool above = std::ranges::any_of(line.points, [](const auto& point) { return point.y > 0; });
-      if (above) lines.push_back(std::move(line));
-    }
+    std::vector<LineSeries> lines = kl_lines(data, summed);
+    // Exact methods lie on zero and would only hide under each other.
+    std::erase_if(lines, [](const LineSeries& line) {
+      return std::ranges::none_of(line.points, [](const auto& point) { return point.y > 0; });
+    });
     if (lines.empty()) return {};
     const AxisSpec steps{.title = "step of the full-KV continuation", .whole = true};
     charts.push_back(summed ? line_chart("kl-sum", "KL from full KV, summed up to the step", steps,

@@ -59,7 +59,7 @@ namespace kvarena::reports {
 [[nodiscard]] std::optional<TableCell> state_cell(const CellData* cell);
 /// Ids and titles that stay apart when several models, protocols or experiments are in one report.
 void name_after(Section& section, const std::string& name);
-/// Gives a table of requests of this length (ExperimentData::by_request_length()) an id and a title of its own.
+/// Gives a table of requests of this length (ExperimentData::for_request_lengths()) an id and a title of its own.
 void name_after_length(Table& table, const std::string& length);
 /// Sets the marks of a number that comes from these values: simulated, emulated, modelled.
 void mark_origin(TableCell& cell, const results::ValueColumn& values);

@@ -123,12 +123,12 @@ Table speed_table(const ExperimentData& data, bool shared) {
 std::optional<Section> speed_section(const ExperimentData& data) {
   const bool shared = share_prefill(data);
   std::vector<Table> tables;
-  for (const auto& [length, part] : data.by_request_length()) {
+  data.for_request_lengths([&](const std::string& length, const ExperimentData& part) {
     Table table = speed_table(part, shared);
-    if (table.rows.empty()) continue;
+    if (table.rows.empty()) return;
     name_after_length(table, length);
     tables.push_back(std::move(table));
-  }
+  });
   if (tables.empty()) return std::nullopt;
   Section section{.id = "speed", .title = "Speed", .tables = std::move(tables)};
   if (!shared) section.charts = first_token_charts(data);

@@ -15,9 +15,11 @@ void check_prompts(const CellData& method, const CellData& baseline) {
   const auto place = [](const CellData& cell) {
     return fmt::format("{}, {}", cell.row.cell.workload, cell.row.cell.method);
   };
+  auto theirs = baseline.prompts.begin();  // both in the order of samples
   for (const auto& [sample, ours] : method.prompts) {
-    const auto theirs = baseline.prompts.find(sample);
-    if (theirs == baseline.prompts.end() || theirs->second == ours) continue;
+    while (theirs != baseline.prompts.end() && theirs->first < sample) ++theirs;
+    if (theirs == baseline.prompts.end()) break;
+    if (theirs->first != sample || theirs->second == ours) continue;
     fail({.place = fmt::format("{}: sample {}", place(method), sample),
           .found = fmt::format("prompt {:.12} here and {:.12} in {}", ours, theirs->second, place(baseline)),
           .expected = "the same prompt in samples that are paired",
@@ -77,15 +79,23 @@ std::optional<SamplePairs> sample_pairs(const CellData& method, const CellData& 
   const auto theirs = baseline.values.find(metric);
   if (ours == method.values.end() || theirs == baseline.values.end()) return std::nullopt;
   check_prompts(method, baseline);
-  std::unordered_map<std::string, const results::ValueRow*> by_sample;
-  for (const results::ValueRow& row : theirs->second.rows) by_sample[row.sample_id] = &row;
+  const std::vector<results::ValueRow>& rows = theirs->second.rows;
+  std::unordered_map<std::string_view, const results::ValueRow*> by_sample;  // once samples are not in one order
   SamplePairs pairs;
-  for (const results::ValueRow& row : ours->second.rows) {
-    const auto it = by_sample.find(row.sample_id);
-    if (it == by_sample.end()) continue;
-    if (!std::isfinite(row.value) || !std::isfinite(it->second->value)) continue;
+  for (size_t i = 0; i < ours->second.rows.size(); ++i) {
+    const results::ValueRow& row = ours->second.rows[i];
+    const results::ValueRow* other = i < rows.size() && rows[i].sample_id == row.sample_id ? &rows[i] : nullptr;
+    if (other == nullptr) {
+      if (by_sample.empty()) {
+        for (const results::ValueRow& each : rows) by_sample[each.sample_id] = &each;
+      }
+      const auto found = by_sample.find(row.sample_id);
+      if (found == by_sample.end()) continue;
+      other = found->second;
+    }
+    if (!std::isfinite(row.value) || !std::isfinite(other->value)) continue;
     pairs.method.push_back(row.value);
-    pairs.baseline.push_back(it->second->value);
+    pairs.baseline.push_back(other->value);
   }
   if (pairs.method.empty()) return std::nullopt;
   return pairs;
@@ -108,9 +118,16 @@ std::optional<metrics::PairedDifference> pair_cells(const CellData& method, cons
 }
 
 std::optional<NoiseFloor> noise_floor(const ExperimentData& data, const std::string& workload,
-                                      const std::string& metric) {
-  const CellData* first = data.find(data.baseline(), workload, results::CellKind::quality);
-  const CellData* second = data.find(data.baseline(), workload, results::CellKind::noise_floor);
+                                      const std::string& metric, const std::string& model) {
+  const auto run_of = [&](results::CellKind kind) {
+    const auto found = std::ranges::find_if(data.cells, [&](const CellData& each) {
+      const results::CellRecord& cell = each.row.cell;
+      return cell.kind == kind && cell.baseline && cell.workload == workload && (model.empty() || cell.model == model);
+    });
+    return found == data.cells.end() ? nullptr : &*found;
+  };
+  const CellData* first = run_of(results::CellKind::quality);
+  const CellData* second = run_of(results::CellKind::noise_floor);
   if (first == nullptr || second == nullptr || !first->counts() || !second->counts()) return std::nullopt;
   const auto pairs = sample_pairs(*second, *first, metric);
   if (!pairs) return std::nullopt;

@@ -43,13 +43,13 @@ struct SamplePairs {
                                                                   const std::string& metric);
 
 /// The mean over samples of |second run - first run| of the baseline, in stored units: no mean difference between the
-/// two runs can be larger. Nothing when there was no second run.
+/// two runs can be larger. Nothing when there was no second run. `model`: its label; empty: the first.
 struct NoiseFloor {
   double value = 0;
   int64_t samples = 0;
 };
 [[nodiscard]] std::optional<NoiseFloor> noise_floor(const ExperimentData& data, const std::string& workload,
-                                                    const std::string& metric);
+                                                    const std::string& metric, const std::string& model = "");
 
 /// Distance of a method's tokens from the baseline's: it is measured at every token, so a few samples show it, but it
 /// says nothing of better or worse.

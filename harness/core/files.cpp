@@ -127,8 +127,9 @@ std::string sha256(std::span<const std::byte> bytes) {
   unsigned int length = 0;
   const int done = EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr);
   KVARENA_ASSERT(done == 1 && length == digest.size(), "libcrypto refused to compute a SHA-256");
+  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
-  for (const unsigned char byte : digest) text += fmt::format("{:02x}", byte);
+  for (const unsigned char byte : digest) text += {kDigits[byte >> 4], kDigits[byte & 15]};
   return text;
 }
 

@@ -123,17 +123,17 @@ std::unique_ptr<SQLite::Database> open_to_read(const fs::path& path) {
     fail({.place = place, .found = "no file", .expected = "a results database", .action = "`kvarena run` makes one"});
   }
   if (!fs::is_regular_file(path)) fail({.place = place, .found = "no regular file", .expected = "a results database"});
+  const int reading = SQLite::OPEN_READONLY | SQLite::OPEN_NOMUTEX;  // one thread at a time
   std::unique_ptr<SQLite::Database> database;
   try {
-    database = connect(sqlite_name(path), SQLite::OPEN_READONLY);
+    database = connect(sqlite_name(path), reading);
   } catch (const SQLite::Exception& error) {
     // Reading in WAL mode wants to write a -shm file. Where that is impossible and no log is pending, the file alone
     // is the whole truth.
     const int code = error.getErrorCode() & 0xff;
     if ((code != SQLITE_CANTOPEN && code != SQLITE_READONLY) || !log_is_empty(path)) fail_sql(place, "open", error);
-    database = checked(place, "open", [&] {
-      return connect("file:" + uri_path(path) + "?immutable=1", SQLite::OPEN_READONLY | SQLite::OPEN_URI);
-    });
+    database = checked(place, "open",
+                       [&] { return connect("file:" + uri_path(path) + "?immutable=1", reading | SQLite::OPEN_URI); });
   }
   const int version = checked_version(*database, place);
   if (version == 0) fail({.place = place, .found = "an empty database", .action = "`kvarena run` fills one"});

@@ -121,15 +121,18 @@ void change(SQLite::Database& database, const std::string& line) {
   }
 }
 
-void report_on(const reports::ExperimentData& data, const reports::ExperimentData& sound) {
+void report_on(const results::ResultsReader& reader, const std::string& experiment,
+               const reports::ExperimentData& sound) {
   using kvarena::fuzz::try_to;
   try_to([&] {
-    const reports::Document document = reports::experiment_report(data, {.allow_unlike_cards = true});
+    const reports::Document document =
+        reports::experiment_report(reports::read_experiment(reader, experiment), {.allow_unlike_cards = true});
     for (const auto format :
          {reports::Format::html, reports::Format::markdown, reports::Format::latex, reports::Format::csv}) {
       (void)reports::render(document, format);
     }
   });
+  const reports::ExperimentData data = reports::read_run(reader, experiment);
   try_to([&] { (void)reports::compare(sound, data, {.margin = 1, .fail_on_drop = 2, .allow_unlike = true}); });
   try_to([&] { (void)reports::history({{"before", sound}, {"after", data}}); });
 }
@@ -158,7 +161,7 @@ KVARENA_FUZZ(results_rows, data) {
     constexpr int64_t kNow = 1'800'000'000;
     try_to([&] { (void)kvarena::experiment::experiment_status(reader, kNow); });
     for (const auto& record : reader.experiments()) {
-      try_to([&] { report_on(reports::read_run(reader, record.experiment), before); });
+      try_to([&] { report_on(reader, record.experiment, before); });
       try_to([&] { (void)reader.runs(record.experiment); });
     }
     for (const results::CellRow& row : reader.cells("e", /*superseded=*/true)) {

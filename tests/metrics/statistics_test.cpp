@@ -48,6 +48,24 @@ TEST(Bootstrap, CoversTheTrueMeanAboutAsOftenAsItClaims) {
   EXPECT_LE(covered, 199);
 }
 
+TEST(Bootstrap, ColumnsTogetherGetWhatEachGetsAlone) {
+  for (const int64_t n : {1, 7, 400, 20'000}) {  // of the last one draws are not kept
+    std::vector<std::vector<double>> columns;
+    for (uint64_t seed = 0; seed < 11; ++seed) columns.push_back(normal_values(n, 5, 2, seed));
+    const ResamplingOptions options{.resamples = 301, .seed = 3};
+    const auto together = bootstrap_means(columns, options);
+    ASSERT_EQ(together.size(), columns.size());
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const auto alone = bootstrap_mean(columns[i], options);
+      EXPECT_EQ(together[i].mean, alone.mean);
+      EXPECT_EQ(together[i].interval.low, alone.interval.low);
+      EXPECT_EQ(together[i].interval.high, alone.interval.high);
+      EXPECT_EQ(together[i].samples, alone.samples);
+    }
+  }
+  EXPECT_TRUE(bootstrap_means({}).empty());
+}
+
 TEST(Bootstrap, OneSampleHasNoWidth) {
   const auto estimate = bootstrap_mean(std::vector<double>{0.25});
   EXPECT_EQ(estimate.interval.low, 0.25);

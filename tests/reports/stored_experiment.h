@@ -65,7 +65,8 @@ class ReportTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// A database with one workload and the given methods, the first of them the baseline.
+  /// A database with one workload and the given methods, the first of them the baseline, as reports and comparisons
+  /// read it.
   ExperimentData experiment(const std::string& file, const std::vector<MethodScores>& methods,
                             const std::vector<results::PublishedValue>& published = {},
                             const std::string& origin = "") {
@@ -143,7 +144,11 @@ class ReportTest : public ::testing::Test {
       if (!origin.empty()) store.add_input(run, {.kind = "data", .name = "facts", .detail_json = origin, .model = "m"});
       store.finish_run(run, results::RunState::finished);
     }
-    return read_run(results::ResultsReader(folder_ / file), "");
+    const results::ResultsReader reader(folder_ / file);
+    ExperimentData data = read_experiment(reader, "");
+    ExperimentData compared = read_run(reader, "");
+    for (size_t i = 0; i < data.cells.size(); ++i) data.cells[i].answers = std::move(compared.cells[i].answers);
+    return data;
   }
 
   fs::path folder_;
