@@ -47,8 +47,10 @@ void each_part(const AttentionItem& item, const Visit& visit) {
   const LayerShape& shape = item.from->shape();
   const int64_t total = std::ranges::max(item.runs, {}, &HeadRun::entries).entries;
   const int64_t step = item.lists.empty() ? kernels::kChunk : total;
-  DequantChunk chunk;
-  for (; chunk.first < total; chunk.first += step) {
+  static thread_local DequantChunk memory;  // of whole chunks, which every step asks for again
+  DequantChunk list;
+  DequantChunk& chunk = item.lists.empty() ? memory : list;
+  for (chunk.first = 0; chunk.first < total; chunk.first += step) {
     chunk.count = std::min(step, total - chunk.first);
     dequantize(item, chunk);
     const int64_t floats = kernels::cells_for(chunk.count) * kernels::kCell * shape.head_dim;

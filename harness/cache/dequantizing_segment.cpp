@@ -76,11 +76,13 @@ void DequantizingSegment::take(EntrySegment& tail, int64_t n) {
   codes_->take(prepared, n);
   codes_->pack_values(codes_->unpacked_values());
 
-  EntryBlock decoded = block;
-  for (int64_t h = 0; h < shape().kv_heads; ++h) {
-    codes_->read_range(h, first, n, decoded.key(h, 0), decoded.value(h, 0));
-  }
-  side_data_->complete(first, block, decoded);
+  side_data_->complete(first, block, [&] {
+    EntryBlock decoded = block;
+    for (int64_t h = 0; h < shape().kv_heads; ++h) {
+      codes_->read_range(h, first, n, decoded.key(h, 0), decoded.value(h, 0));
+    }
+    return decoded;
+  });
   tail.drop_front(n);
 }
 

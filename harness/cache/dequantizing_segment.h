@@ -3,6 +3,8 @@
 // before their rotary rotation. Codes are a QuantizedSegment's; a CodecSideData holds the rest. Attention decodes a
 // chunk at a time into scratch that stays in the cache, lets the side_data complete it, and attends to that.
 
+#include <functional>
+
 #include "harness/cache/quantized_segment.h"
 
 namespace kvarena {
@@ -33,8 +35,9 @@ class CodecSideData {
   /// Before entries first .. first+block.count-1 are quantised: turns the block into the numbers whose codes are
   /// stored.
   virtual void prepare(int64_t first, EntryBlock& block) = 0;
-  /// After: the block as prepare() left it, and what its codes say.
-  virtual void complete(int64_t /*first*/, const EntryBlock& /*prepared*/, const EntryBlock& /*decoded*/) {}
+  /// After: the block as prepare() left it, and a function that decodes what its codes say.
+  virtual void complete(int64_t /*first*/, const EntryBlock& /*prepared*/,
+                        const std::function<EntryBlock()>& /*decode*/) {}
   /// How decoded codes become keys and values; `positions`: of the entries.
   [[nodiscard]] virtual DequantProgram dequant_program(const PositionReader& positions) const = 0;
 

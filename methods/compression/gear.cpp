@@ -137,9 +137,10 @@ class GearParts final : public CodecSideData {
     value_outliers_.shrink();
   }
 
-  void complete(int64_t first, const EntryBlock& prepared, const EntryBlock& decoded) override {
+  void complete(int64_t first, const EntryBlock& prepared, const std::function<EntryBlock()>& decode) override {
     const int64_t rank = first == 0 ? settings_.rank_prefill : settings_.rank_decode;
     if (rank == 0) return;
+    const EntryBlock decoded = decode();
     const int64_t n = prepared.count * prepared.head_dim;
     Block block{first, prepared.count, rank, {}, {}};
     std::vector<float> residual(static_cast<size_t>(n));

@@ -62,7 +62,8 @@ class Sketch final : public CodecSideData {
     }
   }
 
-  void complete(int64_t /*first*/, const EntryBlock& prepared, const EntryBlock& decoded) override {
+  void complete(int64_t /*first*/, const EntryBlock& prepared, const std::function<EntryBlock()>& decode) override {
+    const EntryBlock decoded = decode();
     const int64_t d = prepared.head_dim;
     if (prepared.count > 1) {  // a prompt takes exactly its bytes
       signs_.reserve(signs_.size() + static_cast<size_t>(prepared.count * prepared.kv_heads * d / 16));
