@@ -204,21 +204,20 @@ class RocketKv final : public Method {
     std::vector<float> keys(static_cast<size_t>(chunk == 1 ? n * d : 0));
     if (chunk == 1) entries.read_some(kv_head, 0, n, keys.data(), nullptr, d);
     const int64_t chunks = (n + chunk - 1) / chunk;
-    std::vector<double> sums(static_cast<size_t>(chunks)), row(sums.size());
-    for (int64_t r = 0; r < group.group; ++r) {
-      double total = 0;
-      const double divisor = group.divisor(r);
-      for (int64_t at = 0; at < chunks; ++at) {
-        double score = 0;
-        for (const auto& [c, positive] : group.chosen) {
-          const float key = chunk == 1 ? keys[at * d + c] : index.bound(kv_head, at, positive, c);
-          score += static_cast<double>(group.q[r * d + c]) * key;
-        }
-        row[at] = score / divisor;
+    std::vector<double> sums(static_cast<size_t>(chunks));
+    std::vector<std::vector<double>> rows(static_cast<size_t>(group.group), sums);
+    for (int64_t at = 0; at < chunks; ++at) {
+      for (const auto& [c, positive] : group.chosen) {
+        const float key = chunk == 1 ? keys[at * d + c] : index.bound(kv_head, at, positive, c);
+        for (int64_t r = 0; r < group.group; ++r) rows[r][at] += static_cast<double>(group.q[r * d + c]) * key;
       }
-      const double largest = *std::ranges::max_element(row);
+    }
+    for (int64_t r = 0; r < group.group; ++r) {
+      std::vector<double>& row = rows[r];
+      const double divisor = group.divisor(r), largest = std::ranges::max(row) / divisor;
+      double total = 0;
       for (int64_t at = 0; at < chunks; ++at) {
-        row[at] = std::exp(row[at] - largest);
+        row[at] = std::exp(row[at] / divisor - largest);
         total += row[at] * static_cast<double>(std::min(chunk, n - at * chunk));
       }
       for (int64_t at = 0; at < chunks; ++at) sums[at] += row[at] / total;
