@@ -42,9 +42,32 @@ struct CodeIndex final : public LayerIndex {
   }
 };
 
-/// The nearest centroid of each row: rows [n, dim], centroids [count, dim] -> [n].
+/// The nearest centroid of each row, of equals the first: rows [n, dim], centroids [count, dim] -> [n].
 at::Tensor nearest(const at::Tensor& rows, const at::Tensor& centroids) {
-  return (rows.matmul(centroids.t()) - centroids.square().sum(1) / 2).argmax(1);
+  const int64_t n = rows.size(0), count = centroids.size(0);
+  const at::Tensor scores = at::addmm(centroids.square().sum(1) / -2, rows, centroids.t()).contiguous();
+  const float* const numbers = scores.const_data_ptr<float>();
+  at::Tensor best = at::empty({n}, at::kLong);
+  auto* const to = best.mutable_data_ptr<int64_t>();
+  for (int64_t i = 0; i < n; ++i) {
+    const float* const row = numbers + i * count;
+    to[i] = std::max_element(row, row + count) - row;
+  }
+  return best;
+}
+
+/// The mean of each centroid's rows [n, dim]; one without any stays.
+at::Tensor means(const at::Tensor& rows, const at::Tensor& owner, const at::Tensor& centroids) {
+  const int64_t dim = rows.size(1);
+  const auto* const owners = owner.const_data_ptr<int64_t>();
+  const float* const numbers = rows.const_data_ptr<float>();
+  at::Tensor sums = at::zeros_like(centroids);
+  auto* const to = sums.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < rows.size(0); ++i) {
+    for (int64_t c = 0; c < dim; ++c) to[owners[i] * dim + c] += numbers[i * dim + c];
+  }
+  const at::Tensor held = at::bincount(owner, /*weights=*/{}, centroids.size(0)).unsqueeze(1);
+  return at::where(held.gt(0), sums / held.clamp_min(1), centroids);
 }
 
 /// Lloyd's k-means of rows [n, dim], n >= count, from k-means++ draws: [count, dim]. A centroid without members stays.
@@ -66,9 +89,7 @@ at::Tensor k_means(const at::Tensor& rows, int64_t count, int64_t iterations, co
     const at::Tensor now = nearest(rows, centroids);
     if (owner.defined() && owner.equal(now)) break;
     owner = now;
-    const at::Tensor members = at::one_hot(owner, count).to(at::kFloat);  // [n, count]
-    const at::Tensor held = members.sum(0).unsqueeze(1);
-    centroids = at::where(held.gt(0), members.t().matmul(rows) / held.clamp_min(1), centroids);
+    centroids = means(rows, owner, centroids);
   }
   return centroids;
 }
@@ -130,9 +151,10 @@ class PqCache final : public Retriever {
       const float* q = queries.q + head * shape.group() * shape.head_dim;
       std::vector<float> scores = code_scores(own, head, q, shape, among);  // [group, candidates]
       softmax_rows(scores, shape.group(), attention_scale(shape));
-      const auto width = static_cast<size_t>(among.size());
       std::vector<float> sums(static_cast<size_t>(among.last), 0.0F);
-      for (size_t i = 0; i < scores.size(); ++i) sums[among.first + i % width] += scores[i];
+      for (int64_t row = 0; row < shape.group(); ++row) {
+        for (int64_t i = 0; i < among.size(); ++i) sums[among.first + i] += scores[row * among.size() + i];
+      }
       selection.lists.push_back(best_candidates(sums, among, "pqcache"));
     }
     return selection;
