@@ -141,10 +141,13 @@ class ShadowKv final : public Method {
     }
     const at::Tensor joined = plain.transpose(0, 1).reshape({n, -1}).to(at::kDouble);  // [n, kv_heads * d]
     parts.rank = std::min({rank_, n, joined.size(1)});
-    const auto [u, s, v] = at::linalg_svd(joined, /*full_matrices=*/false);
-    const at::Tensor left = u.narrow(1, 0, parts.rank).to(at::kFloat).contiguous();
-    const at::Tensor right = (s.narrow(0, 0, parts.rank).unsqueeze(1) * v.narrow(0, 0, parts.rank))
-                                 .view({parts.rank, view.kv_heads(), view.head_dim()})
+    // By the eigenvectors of joined^T joined, which is much smaller: channels are few beside entries.
+    const auto [squares, vectors] = at::linalg_eigh(joined.t().matmul(joined));  // ascending
+    const at::Tensor s = squares.flip(0).narrow(0, 0, parts.rank).clamp_min(1e-30).sqrt();
+    const at::Tensor v = vectors.flip(1).narrow(1, 0, parts.rank);  // [kv_heads * d, rank]
+    const at::Tensor left = (joined.matmul(v) / s).to(at::kFloat).contiguous();
+    const at::Tensor right = (s.unsqueeze(1) * v.t())
+                                 .reshape({parts.rank, view.kv_heads(), view.head_dim()})
                                  .transpose(0, 1)
                                  .to(at::kFloat)
                                  .contiguous();
