@@ -105,8 +105,9 @@ class LessIsMore final : public Method {
         std::vector<int32_t>& order = orders.emplace_back(static_cast<size_t>(last - first));
         std::iota(order.begin(), order.end(), static_cast<int32_t>(first));
         const float* const own = scores.data() + row * last;
-        std::ranges::partial_sort(order, order.begin() + count,
-                                  [&](int32_t a, int32_t b) { return own[a] > own[b] || (own[a] == own[b] && a < b); });
+        const auto better = [&](int32_t a, int32_t b) { return own[a] > own[b] || (own[a] == own[b] && a < b); };
+        std::ranges::nth_element(order, order.begin() + count, better);
+        std::sort(order.begin(), order.begin() + count, better);
       }
     }
     std::vector<bool> taken(static_cast<size_t>(last));
