@@ -111,8 +111,11 @@ class FastGen final : public Scorer {
     for (size_t i = 0; i < in.size(); ++i) {
       if (!in[i]) others.push_back(i);
     }
-    std::ranges::stable_sort(others, std::greater{}, [&](size_t i) { return sums[i]; });
-    others.resize(std::min(count, others.size()));
+    if (count < others.size()) {
+      const auto better = [&](size_t a, size_t b) { return sums[a] > sums[b] || (sums[a] == sums[b] && a < b); };
+      std::ranges::nth_element(others, others.begin() + static_cast<int64_t>(count), better);
+      others.resize(count);
+    }
     for (const size_t i : others) in[i] = true;
   }
 
