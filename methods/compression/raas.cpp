@@ -48,7 +48,9 @@ class Raas final : public Scorer {
   at::Tensor score(const LayerView& layer) const override {
     const at::Tensor times = layer.entry_scores().to(at::kDouble) + layer.positions().to(at::kDouble) * 0x1p-26;
     constexpr int64_t kOverEntries = 1;
-    return times.argsort(kOverEntries).argsort(kOverEntries).to(at::kFloat);
+    const at::Tensor order = times.argsort(kOverEntries);
+    const at::Tensor places = at::arange(layer.n(), at::kFloat).expand_as(order);
+    return at::empty(order.sizes(), at::kFloat).scatter_(kOverEntries, order, places);
   }
 
  private:
