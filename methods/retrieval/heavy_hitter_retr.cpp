@@ -73,7 +73,9 @@ class HeavyHitterRetrieval final : public Retriever {
         const LayerQueries one{.q = queries.q + t * queries.q_stride, .q_len = 1, .q_stride = queries.q_stride};
         inner_products(entries, one, head, row);
         attention_rows(row, shape, head);
-        for (size_t i = 0; i < row.size(); ++i) sums[i % static_cast<size_t>(visible)] += row[i];
+        for (int64_t voter = 0; voter < shape.group(); ++voter) {
+          for (int64_t i = 0; i < visible; ++i) sums[i] += row[voter * visible + i];
+        }
       }
     }
   }

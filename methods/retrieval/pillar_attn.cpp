@@ -113,7 +113,9 @@ class PillarAttention final : public Retriever {
       const LayerQueries one{.q = state.queries.data() + t * row, .q_len = 1, .q_stride = row};
       inner_products(entries, one, head, own);
       attention_rows(own, shape, head);
-      for (size_t i = 0; i < own.size(); ++i) sums[i % static_cast<size_t>(visible)] += own[i];
+      for (int64_t voter = 0; voter < shape.group(); ++voter) {
+        for (int64_t i = 0; i < visible; ++i) sums[i] += own[voter * visible + i];
+      }
     }
     LedgerVector<float>& scores = state.scores[head];
     scores.resize(sums.size());
