@@ -98,7 +98,7 @@ std::vector<SampleOutcome> quality_cell(const OpenTask& open) {
   if (open.model.elsewhere() != nullptr) return cells_elsewhere(open, request);
   Transformer& model = open.model.transformer();
   if (is_scored_text(*request.sample)) return evaluate_perplexity(model, request, open.methods, kPrefillChunk);
-  return evaluate_quality(model, request, open.methods, open.context);
+  return evaluate_quality(model, request, open.methods, open.context, open.prefills);
 }
 
 std::vector<SampleOutcome> noise_floor_cell(const OpenTask& open) {

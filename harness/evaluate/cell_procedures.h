@@ -12,6 +12,10 @@
 #include "harness/evaluate/loaded_model.h"
 #include "harness/evaluate/sample_cursor.h"
 
+namespace kvarena {
+class PrefillFolder;
+}
+
 namespace kvarena::evaluate {
 
 class ServedCells;
@@ -26,6 +30,7 @@ struct OpenTask {
   std::span<const EvaluatedMethod> methods;
   ServedCells& served;                       // of a model behind an endpoint
   std::optional<Prefill>* context;           // evaluate_quality()'s; null where no other sample asks about it
+  const PrefillFolder* prefills;             // likewise; null where none are kept
   std::shared_ptr<const StoredSet>& stored;  // contexts that the points of a workload ask about; null: not read yet
   experiment::Question question;             // protocol of the cells
   const std::filesystem::path& hardware;     // folder of the machines that modelled clocks describe

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -27,6 +28,7 @@
 #include "harness/method/registry.h"
 #include "harness/model/attention_projections.h"
 #include "harness/storage/hierarchy.h"
+#include "kernels/common/cpu_path.h"
 #include "metrics/registry.h"
 
 namespace kvarena::evaluate {
@@ -111,6 +113,22 @@ std::string plugins_of(const ComponentEntry& method, const experiment::Experimen
   return fmt::format("{}", fmt::join(hashes, " "));
 }
 
+/// Bytes that prefills of prompts may take beside the models: KVARENA_PREFILLS, in GiB.
+int64_t kept_prefill_bytes() {
+  constexpr const char* kVariable = "KVARENA_PREFILLS";
+  constexpr double kGibibyte = 1 << 30;
+  const char* text = std::getenv(kVariable);
+  if (text == nullptr) return 0;
+  char* end = nullptr;
+  const double gibibytes = std::strtod(text, &end);
+  if (end == text || *end != '\0' || !(gibibytes >= 0) || gibibytes > 1e6) {
+    fail({.place = kVariable,
+          .found = fmt::format("\"{}\"", text),
+          .expected = "GiB that prompts which were read may take in the cache folder, 0 for none"});
+  }
+  return static_cast<int64_t>(gibibytes * kGibibyte);
+}
+
 /// The memory behind the device as the config describes it.
 std::shared_ptr<const storage::Hierarchy> machine_of(const experiment::ExperimentConfig& config) {
   const experiment::EngineSettings& engine = config.engine;
@@ -173,6 +191,19 @@ SampleCursor& ModelEvaluator::cursor(const ModelEntry& model, const ComponentEnt
 }
 
 std::string ModelEvaluator::model_hash(const ModelEntry& model) { return hashes_.of_all(loaded(model).opened().files); }
+
+const PrefillFolder* ModelEvaluator::prefills(const ModelEntry& model) {
+  const auto [slot, fresh] = prefills_.try_emplace(model.label);
+  const int64_t most_bytes = kept_prefill_bytes();
+  if (fresh && most_bytes > 0 && model.device == "cpu" && !model.elsewhere()) {
+    std::string computer =
+        fmt::format("{}\n{}\n{}\n{}", model.parameters_json(false), model_hash(model),
+                    hashes_.of(std::filesystem::canonical("/proc/self/exe")), name_of(kernels::active_cpu_path()));
+    for (const LoadedPlugin& plugin : loaded_plugins()) computer += "\n" + plugin.sha256;
+    slot->second = std::make_unique<PrefillFolder>(paths_.home / "prefills", std::move(computer), most_bytes);
+  }
+  return slot->second.get();
+}
 
 const std::vector<MethodFile>& ModelEvaluator::files_of(const ModelEntry& model, const ComponentEntry& method) {
   const auto [slot, fresh] = method_files_.try_emplace(model.label + "\n" + method.label);
@@ -468,6 +499,7 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate(const experiment
                                            .methods = open_.methods,
                                            .served = served_[task.model.label],
                                            .context = shared ? &open_.prompt : nullptr,
+                                           .prefills = prefills(task.model),
                                            .stored = open_.stored,
                                            .question = question,
                                            .hardware = paths_.hardware});

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/engine/stored/prefill_folder.h"
 #include "harness/evaluate/evaluated_method.h"
 #include "harness/evaluate/file_hashes.h"
 #include "harness/evaluate/loaded_model.h"
@@ -75,6 +76,8 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
                                           const experiment::ComponentEntry& method);
   /// The hash of the model's files together.
   std::string model_hash(const experiment::ModelEntry& model);
+  /// Where prompts of the model that were read are found; null where none are kept.
+  const PrefillFolder* prefills(const experiment::ModelEntry& model);
 
   /// Methods of the cells that were asked last, and what they were asked about, for the next question or point.
   struct OpenContext {
@@ -95,6 +98,7 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   std::map<std::string, experiment::Question> questions_;                // in the same way
   std::map<std::string, std::vector<results::RunInput>> method_inputs_;  // by model and method label
   std::map<std::string, std::vector<MethodFile>> method_files_;          // in the same way
+  std::map<std::string, std::unique_ptr<PrefillFolder>> prefills_;       // by label of the model
   OpenContext open_;                                                     // gone before the models
   std::map<std::string, ServedCells> served_;                            // by label of the model; likewise
 };

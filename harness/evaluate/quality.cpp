@@ -7,6 +7,7 @@
 
 #include "harness/core/failure.h"
 #include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/stored/prefill_folder.h"
 #include "harness/evaluate/against_reference.h"
 #include "harness/evaluate/candidate.h"
 #include "harness/evaluate/describe.h"
@@ -82,10 +83,12 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
 }
 
 /// The request's prompt with what any of the methods needs of it.
-Prefill read_prompt(Transformer& model, const Request& request, std::span<const EvaluatedMethod> methods) {
+Prefill read_prompt(Transformer& model, const Request& request, std::span<const EvaluatedMethod> methods,
+                    const PrefillFolder* prefills) {
   Needs needs{.sliding = false};
   for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->asks());
-  Prefill prompt = prefill(model, request.prompt, needs, kPrefillChunk, request.facts);
+  Prefill prompt = prefills == nullptr ? prefill(model, request.prompt, needs, kPrefillChunk, request.facts)
+                                       : prefills->read(model, request.prompt, needs, request.facts);
   prompt.layout = request.layout;
   prompt.memory = reuse_memory(request);
   return prompt;
@@ -94,12 +97,13 @@ Prefill read_prompt(Transformer& model, const Request& request, std::span<const 
 }  // namespace
 
 std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& request,
-                                            std::span<const EvaluatedMethod> methods, std::optional<Prefill>* context) {
+                                            std::span<const EvaluatedMethod> methods, std::optional<Prefill>* context,
+                                            const PrefillFolder* prefills) {
   std::optional<Prefill> own;
   std::optional<Prefill>& prompt = context == nullptr ? own : *context;
   if (!prompt || prompt->tokens != request.prompt) {
     prompt.reset();
-    const std::string failure = failure_of([&] { prompt.emplace(read_prompt(model, request, methods)); });
+    const std::string failure = failure_of([&] { prompt.emplace(read_prompt(model, request, methods, prefills)); });
     if (!failure.empty()) {
       // One method's needs cannot be met (a second reading that does not fit the window): halving finds whose.
       if (methods.size() == 1) return {SampleOutcome{.failure = failure}};
@@ -107,7 +111,7 @@ std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& r
       std::vector<SampleOutcome> outcomes;
       for (const auto& part : {methods.first(half), methods.subspan(half)}) {
         std::optional<Prefill> of_part;
-        std::ranges::move(evaluate_quality(model, request, part, context == nullptr ? nullptr : &of_part),
+        std::ranges::move(evaluate_quality(model, request, part, context == nullptr ? nullptr : &of_part, prefills),
                           std::back_inserter(outcomes));
       }
       return outcomes;

@@ -7,6 +7,10 @@
 #include "harness/evaluate/evaluated_method.h"
 #include "harness/evaluate/request.h"
 
+namespace kvarena {
+class PrefillFolder;
+}
+
 namespace kvarena::evaluate {
 
 /// Prompt tokens in one pass of a noise-floor run: neither a multiple nor a divisor of what prefill, cells and
@@ -23,10 +27,12 @@ inline constexpr int64_t kOtherChunk = 200;
 ///
 /// `context`: null, or the prompt that the sample before left under the same methods, which must outlive it; empty at
 /// first. Where it is this request's prompt too, that is neither read nor compressed again: every method answers from a
-/// copy of what it made then. Otherwise this request's takes its place. Answers are the same in any case.
+/// copy of what it made then. Otherwise this request's takes its place. `prefills`: null, or where prompts that were
+/// read are found. Answers are the same in any case.
 [[nodiscard]] std::vector<experiment::SampleOutcome> evaluate_quality(Transformer& model, const Request& request,
                                                                       std::span<const EvaluatedMethod> methods,
-                                                                      std::optional<Prefill>* context = nullptr);
+                                                                      std::optional<Prefill>* context = nullptr,
+                                                                      const PrefillFolder* prefills = nullptr);
 
 /// Full KV against full KV: the reference as in evaluate_quality, then the baseline on a prompt that was prefilled in
 /// other chunks and decoded in one batch with a request of another length. The same values as evaluate_quality's;

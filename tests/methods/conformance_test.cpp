@@ -8,6 +8,7 @@
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/read_by_layers.h"
 #include "harness/engine/session/session.h"
+#include "harness/engine/stored/stored_prefill.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
 #include "tests/support/decoding.h"
@@ -73,6 +74,18 @@ TEST_P(Conformance, AFullBudgetChangesNothingBitForBit) {
   const Decoded full = run(start, {{"name", "full"}});
   const Decoded same = run(start, spec);
   expect_equal(same, full);
+}
+
+TEST_P(Conformance, APromptThatWasStoredAsItWasReadChangesNothingBitForBit) {
+  if (is_hybrid()) GTEST_SKIP() << "layers with a state are not stored";
+  const Prefill start = prompt(300);
+  const json spec = active_settings(entry());
+  const Needs needs = make_method(spec, "test")->asks();
+  const Prefill again = restore_prefill(model_, start.tokens, needs, start.model, store_prefill(model_, start));
+  EXPECT_EQ(again.cache.bytes(), start.cache.bytes());
+  const Decoded read = run(start, spec), restored = run(again, spec);
+  expect_equal(restored, read);
+  EXPECT_EQ(restored.resident_bytes, read.resident_bytes);
 }
 
 TEST_P(Conformance, ARetrieverWithABudgetOfEveryEntryChangesNothingBitForBit) {

@@ -86,11 +86,7 @@ Prefill PromptRun::finish(int64_t chunk) {
   const auto start = std::chrono::steady_clock::now();
   result_.observations = observer_->take();
   if (!needs_.sliding) forget_windows();
-  for (size_t layer = 0; layer < result_.observations.size() && needs_.output_projection; ++layer) {
-    result_.observations[layer].output_projection = [model = model_, layer] {
-      return model->output_projection(static_cast<int64_t>(layer));
-    };
-  }
+  if (needs_.output_projection) observe_output_projection(*model_, result_);
   for (const Reconstruction& what : needs_.reconstructions) observe_reconstruction(*model_, result_, what, chunk);
   if (needs_.future > 0) observe_future(*model_, result_, {}, needs_.future);
   const double after = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -168,4 +168,12 @@ void observe_reconstruction(Transformer& model, Prefill& prompt, const Reconstru
   }
 }
 
+void observe_output_projection(Transformer& model, Prefill& prompt) {
+  for (size_t layer = 0; layer < prompt.observations.size(); ++layer) {
+    prompt.observations[layer].output_projection = [&model, layer] {
+      return model.output_projection(static_cast<int64_t>(layer));
+    };
+  }
+}
+
 }  // namespace kvarena

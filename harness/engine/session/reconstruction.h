@@ -1,5 +1,6 @@
 #pragma once
-// The prompt repeated over its own cache (Reconstruction in harness/method/method.h).
+// Observations behind a prompt's own passes: the prompt repeated over its own cache (Reconstruction in
+// harness/method/method.h), and the weights of the output projection.
 
 #include "harness/engine/session/prefill.h"
 
@@ -9,5 +10,8 @@ namespace kvarena {
 /// scores to the observations. Without text facts a chunk is repeated without an instruction in front of it. Throws
 /// UserError when the window has no room for the longest repetition behind the prompt.
 void observe_reconstruction(Transformer& model, Prefill& prompt, const Reconstruction& what, int64_t piece);
+
+/// Lets methods read the output projection of every layer; the model must outlive that.
+void observe_output_projection(Transformer& model, Prefill& prompt);
 
 }  // namespace kvarena

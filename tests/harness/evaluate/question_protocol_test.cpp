@@ -9,8 +9,10 @@
 #include "datasets/conversation.h"
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
+#include "harness/engine/stored/prefill_folder.h"
 #include "harness/evaluate/context_with_queries.h"
 #include "harness/evaluate/model_evaluator.h"
+#include "harness/evaluate/quality.h"
 #include "tests/harness/evaluate/outcome_value.h"
 #include "tests/support/decoding.h"
 #include "tests/support/temporary_folder.h"
@@ -216,6 +218,38 @@ TEST_F(QuestionProtocol, AChatTemplateStandsOnBothSides) {
   const std::string rest = seen.layout.text.substr(unseen.layout.text.size());
   EXPECT_TRUE(rest.starts_with("Add one and two.") && rest.ends_with("Call:")) << rest;
   EXPECT_EQ(unseen.question, tiny.opened().tokenizer->encode(rest, {.add_special = false}));
+}
+
+TEST_F(QuestionProtocol, PromptsThatAreFoundOnTheDiskChangeNoResult) {
+  LoadedModel loaded = model();
+  const std::vector<datasets::Sample> samples = samples_of(plan_of(config(asked("unseen"))), false);
+  const Request request = loaded.request(samples.front(), {.max_new_tokens = 6}, {"qa_f1"}, Question::unseen);
+  std::vector<EvaluatedMethod> methods;
+  for (const json& spec : {json{{"name", "full"}}, json{{"name", "snapkv"}, {"keep", 0.25}, {"window", 8}},
+                           json{{"name", "h2o"}, {"keep", 0.25}}, json{{"name", "kivi"}}}) {
+    methods.push_back({.method = make_method(spec, "test"), .reference = spec["name"] == "full"});
+  }
+  const auto expected = evaluate_quality(loaded.transformer(), request, methods);
+  const PrefillFolder prefills(folder_.path() / "prefills", "here", int64_t{1} << 30, /*least_seconds=*/0);
+  for (const char* turn : {"written", "found"}) {
+    const auto outcomes = evaluate_quality(loaded.transformer(), request, methods, nullptr, &prefills);
+    for (size_t i = 0; i < methods.size(); ++i) {
+      const results::SampleResult &before = expected[i].result, &after = outcomes[i].result;
+      EXPECT_EQ(outcomes[i].failure, "") << turn;
+      EXPECT_EQ(after.prediction, before.prediction) << turn;
+      EXPECT_EQ(after.activity_json, before.activity_json) << turn;
+      EXPECT_EQ(after.peak_bytes, before.peak_bytes) << turn;
+      ASSERT_EQ(after.values.size(), before.values.size()) << turn;
+      for (const results::MetricValue& value : before.values) {
+        const double found = value_of(outcomes[i], value.metric);
+        EXPECT_TRUE(found == value.value || (std::isnan(found) && std::isnan(value.value))) << turn << value.metric;
+      }
+      ASSERT_EQ(after.series.size(), before.series.size()) << turn;
+      for (size_t at = 0; at < before.series.size(); ++at) {
+        EXPECT_EQ(after.series[at].values, before.series[at].values) << turn << " " << before.series[at].name;
+      }
+    }
+  }
 }
 
 TEST_F(QuestionProtocol, CellsAnswerAsTheirProtocolSays) {
