@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Processor seconds of a study: kvarena beside kvpress in transformers, prompt by prompt in turns, equal prompts, answers of
+equal lengths, one thread each.
+
+    pip install torch transformers==5.2.0 kvpress==0.5.5 gguf
+    python3 scripts/study_speed.py --prompts 2 > reports/benchmarks/study_speed-smollm2-135m.md
+
+The study is full KV and ten methods under three budgets on 30 prompts of 2k tokens; --prompts of them are measured, the
+rest is extrapolated. Ours is `kvarena run` from its start to its end for every prompt: it also repeats answers along
+full KV's for KL, counts bytes and stores all of it. Theirs is a loop that reads the context under the press, then the
+question, and decodes as many tokens as our answer has; loading the model is not counted.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import resource
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from runs import BUILD, HOME, ROOT
+
+sys.path.insert(0, str(ROOT / "python"))
+
+STUDY, TOKENS, ANSWER, BUDGETS = 30, 2000, 32, (0.25, 0.5, 0.75)
+PAIRS = [("knorm", {}, "KnormPress"), ("keydiff", {}, "KeyDiffPress"), ("snapkv", {}, "SnapKVPress"),
+         ("tova", {"keep_newest": True}, "TOVAPress"), ("expected_attention", {}, "ExpectedAttentionPress"),
+         ("streaming_llm", {}, "StreamingLLMPress"), ("lagkv", {"lag": 64}, "LagKVPress"),
+         ("pyramidkv", {}, "PyramidKVPress"), ("adakv", {}, "AdaKVPress(SnapKVPress"), ("curdkv", {}, "CURPress")]
+QUESTION = "\nWhat is described above? In short:"
+
+
+def settings():
+    """(label, method's entry of a config, press as text or None) of every setting of the study."""
+    yield "full", {"name": "full", "label": "full"}, None
+    for name, own, press in PAIRS:
+        for keep in BUDGETS:
+            label = f"{name} {keep}"
+            inside = press.count("(")
+            ratio = f"compression_ratio={round(1 - keep, 2)}"
+            yield label, {"name": name, "keep": keep, "label": label, **own}, f"{press}({ratio}" + ")" * (inside + 1)
+
+
+def contexts(tokenizer, count):
+    """Parts of this project's pages, each of TOKENS tokens."""
+    ids = tokenizer("\n".join(page.read_text() for page in sorted(ROOT.glob("docs/**/*.md")))).input_ids
+    return [tokenizer.decode(ids[i * TOKENS:(i + 1) * TOKENS]) for i in range(count)]
+
+
+def ours(folder, prompts, options):
+    """Processor seconds of a run over one prompt more; it goes on where the last one ended."""
+    config = folder / "study.json"
+    config.write_text(json.dumps({
+        "name": "study_speed", "models": [{"name": "smollm2-135m", "dtype": options.dtype}],
+        "workloads": [{"name": "prompts", "file": str(folder / "prompts.jsonl"), "metric": "rouge_l", "question": "unseen",
+                       "chat": False}],
+        "methods": [entry for _, entry, _ in settings()],
+        "engine": {"max_new_tokens": ANSWER, "threads": options.threads, "noise_floor": 0}}))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([BUILD / "bin" / "kvarena", "run", config, "--quiet", "--limit", str(prompts), "--database",
+                    folder / "study.db"], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def answer_lengths(folder, sample):
+    with sqlite3.connect(folder / "study.db") as database:
+        return dict(database.execute("SELECT method, output_tokens FROM v_samples WHERE sample_index = ? AND kind = 'quality'",
+                                     (sample,)))
+
+
+def answer(model, press, context, question, tokens):
+    """Reads the context under the press, then the question, and decodes greedily."""
+    import contextlib
+    import torch
+    from transformers import DynamicCache
+    with torch.no_grad():
+        cache = DynamicCache()
+        with press(model) if press is not None else contextlib.nullcontext():
+            model.model(torch.tensor([context]), past_key_values=cache)
+        fed, answered = question, []
+        place = len(context)
+        while len(answered) < tokens:
+            position = torch.arange(place, place + len(fed))[None]
+            logits = model(torch.tensor([fed]), past_key_values=cache, position_ids=position, logits_to_keep=1).logits
+            place += len(fed)
+            fed = [int(logits[0, -1].argmax())]
+            answered += fed
+        return answered
+
+
+def theirs(model, tokenizer, context, lengths):
+    """Processor seconds of each setting."""
+    from kvarena import hf
+    tokens = tokenizer(context).input_ids
+    question = tokenizer(QUESTION, add_special_tokens=False).input_ids
+    seconds = {}
+    for label, _, press in settings():
+        built = None if press is None else hf.build(press)
+        begin = time.process_time()
+        answer(model, built, tokens, question, lengths[label])
+        seconds[label] = time.process_time() - begin
+    return seconds
+
+
+def main():
+    import kvpress  # noqa: F401
+    import torch
+    import transformers
+    from kvarena import hf
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prompts", type=int, default=2, help=f"of {STUDY} that are measured")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"], help="weights and caches of both")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    file = next(pathlib.Path(HOME, "models", "smollm2-135m").glob("*.gguf"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    model = hf.load(str(file), options.dtype, "sdpa")
+    hf.body(model)
+    texts = contexts(tokenizer, options.prompts)
+    own, presses = [], []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        rows = [{"id": f"{i}", "context": text, "prompt": QUESTION, "references": [text[:200]]}
+                for i, text in enumerate(texts)]
+        (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        for i, text in enumerate(texts):
+            own.append(ours(folder, i + 1, options))
+            presses.append(theirs(model, tokenizer, text, answer_lengths(folder, i)))
+            print(f"[study_speed] prompt {i + 1}: ours {own[-1]:.1f} s, kvpress {sum(presses[-1].values()):.1f} s", file=sys.stderr)
+    report(options, own, presses)
+
+
+def report(options, own, presses):
+    import importlib.metadata
+    cpu = next(line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("kvpress", "transformers", "torch"))
+    ratios = [sum(theirs.values()) / ours for ours, theirs in zip(own, presses)]
+    print(f"""# The study as the unit: kvarena beside kvpress
+
+{cpu}, {options.threads} thread(s), weights and caches in {options.dtype}; {versions}. Full KV and {len(PAIRS)} methods under
+{len(BUDGETS)} budgets, prompts of {TOKENS} tokens, answers of at most {ANSWER}; processor seconds, medians of {len(own)} measured prompts.
+The study of {STUDY} prompts is extrapolated from these. `scripts/study_speed.py` says what is counted on either side.
+
+| | a prompt, s | a setting of it, s | the study of {STUDY} prompts, s |
+| --- | ---: | ---: | ---: |
+| kvarena | {statistics.median(own):.1f} | {statistics.median(own) / len(presses[0]):.2f} | {STUDY * statistics.mean(own):.0f} |
+| kvpress | {statistics.median(sum(p.values()) for p in presses):.1f} | {statistics.median(sum(p.values()) for p in presses) / len(presses[0]):.2f} | {STUDY * statistics.mean(sum(p.values()) for p in presses):.0f} |
+
+kvpress takes {statistics.median(ratios):.1f} times as long ({min(ratios):.1f} to {max(ratios):.1f} by prompt).""")
+
+
+main()
