@@ -1,6 +1,6 @@
 """The process beside the program: imports a plugin and answers (harness/method/python/child.h has the messages).
 
-    python3 child.py FILE CHANNEL MEMORY      CHANNEL a socket, MEMORY a memory file, both by descriptor
+    python3 child.py FILE MEMORY CHANNEL      MEMORY a memory file, CHANNEL a socket, both by descriptor
 """
 
 import importlib.util
@@ -216,7 +216,7 @@ def answer(classes, request, channel, made):
 
 
 def main():
-    file, channel = sys.argv[1], Channel(int(sys.argv[2]), int(sys.argv[3]))
+    file, channel = sys.argv[1], Channel(int(sys.argv[3]), int(sys.argv[2]))
     try:
         classes, version = load(file)
         channel.send({"methods": [description for _, description in classes.values()], "version": version})

@@ -9,24 +9,23 @@
 //   program: {"offset": BYTES, "shape": [...], ...}     Python: the same again, or as to "make"
 
 #include <ATen/core/Tensor.h>
-#include <sys/types.h>
 
-#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <utility>
+
+#include "harness/core/python_process.h"
 
 namespace kvarena {
 
 /// Starts the interpreter (KVARENA_PYTHON, else python3) when it is first needed, and again after it died.
 class PythonChild {
  public:
-  explicit PythonChild(std::filesystem::path file) : file_(std::move(file)) {}
+  explicit PythonChild(std::filesystem::path file) : file_(std::move(file)), process_(file_.string()) {}
   ~PythonChild();
   PythonChild(const PythonChild&) = delete;
   PythonChild& operator=(const PythonChild&) = delete;
@@ -50,17 +49,10 @@ class PythonChild {
   [[nodiscard]] at::Tensor written(const nlohmann::json& place) const;
 
  private:
-  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
-
   [[nodiscard]] nlohmann::json start();
   [[nodiscard]] nlohmann::json exchange(const nlohmann::json& request, const Tensors& tensors, bool patient = true);
-  void send(const nlohmann::json& message);
-  /// The next line. Throws UserError where there is none for the process has ended, or is at work at the deadline.
-  [[nodiscard]] nlohmann::json receive(const Deadline& deadline = {});
-  /// Waits for something to read. Throws UserError at the deadline.
-  void await(std::chrono::steady_clock::time_point deadline);
-  /// Throws UserError with how the process ended.
-  [[noreturn]] void tell_end();
+  /// The next line. Throws UserError as PythonProcess::receive() does, and at the deadline.
+  [[nodiscard]] nlohmann::json receive(const PythonProcess::Deadline& deadline = {});
   /// Says where float32 numbers of this shape may be written.
   [[nodiscard]] nlohmann::json room(const nlohmann::json& shape);
   /// Copies the tensor behind those of this request, and says where it is.
@@ -70,14 +62,12 @@ class PythonChild {
   void stop();
 
   std::filesystem::path file_;
+  PythonProcess process_;
   std::mutex one_at_a_time_;
-  pid_t pid_ = -1;
-  int channel_ = -1;
   int memory_ = -1;
   std::byte* mapped_ = nullptr;
   size_t mapped_bytes_ = 0;
   size_t used_ = 0;  // by this request
-  std::string received_;
 };
 
 }  // namespace kvarena
