@@ -16,10 +16,33 @@ namespace {
 
 constexpr auto kSums = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"bfcl/BFCL_v4_irrelevance.json", "2b6ed4c2e992cdcf5f1678a701851f944bef7550ee026ed1ddb89efed5be01a6"},
+    {"bfcl/BFCL_v4_multi_turn_base.json", "1a21a995d06fd6f20ba55de7bced30ef953ec35e998f502ec2ecf4d66ef1c43a"},
+    {"bfcl/BFCL_v4_multi_turn_long_context.json", "78c3268c5cc8e97c0f4ec6c811b3b9a2bba14323b1830b7a874b06d822749324"},
+    {"bfcl/BFCL_v4_multi_turn_miss_func.json", "87d28ce10e37d864b72de85d5732eef2a867b241d6c1c99b4ae682c9e3ea921c"},
+    {"bfcl/BFCL_v4_multi_turn_miss_param.json", "f0c66dda3795f5f53e3e1c0cc8ba0246b6761c8f58bdba8317203bf451ab8838"},
     {"bfcl/BFCL_v4_multiple.json", "aef168155ebd74b7ac2401198b201343bc7d16d7a3d7e0d4e6d8ee82c6969b2a"},
     {"bfcl/BFCL_v4_parallel.json", "19f51a82eff42e5d62541aa500115a056eb78f437c2ba1f10415fd7c8e5dda84"},
     {"bfcl/BFCL_v4_parallel_multiple.json", "8863ea8433239f55c5f016154cf0830853c89f693c6ea270396a2fa121960579"},
     {"bfcl/BFCL_v4_simple_python.json", "82dd63ba502eb2520c6b5d1d9a5c4b590e03ff261565175561f6228a367d1991"},
+    {"bfcl/multi_turn_func_doc/gorilla_file_system.json",
+     "c4c1b741c71e2a17c97a5dc9c4a91d89978c4eaece56494d14272d5df6c650e9"},
+    {"bfcl/multi_turn_func_doc/math_api.json", "83fa31708c89442bdcf12ac4dfbe3be8663ec9183a1b1524a9fda98164bc7e0b"},
+    {"bfcl/multi_turn_func_doc/message_api.json", "4d58ea933a5d2b280d7a52366617fb47fecd333d7b0e08e724db6fa12fb5f847"},
+    {"bfcl/multi_turn_func_doc/posting_api.json", "87f9fc404a06e4107d7c366f1399c596440e84c16cb119faf374b2f532d86e8b"},
+    {"bfcl/multi_turn_func_doc/ticket_api.json", "31324e0380782664fe82ba05bd23517808ad55692b45a5fe7c3d4d395fe4f0f8"},
+    {"bfcl/multi_turn_func_doc/trading_bot.json", "1a7933fd8f0cb8fbec38aeae05cb8c24132747cad4904fe1c13ac3d01fc22c2d"},
+    {"bfcl/multi_turn_func_doc/travel_booking.json",
+     "f17b950c13adddf41d0848077df58788252e4c2e7cad5cfa71c8c4bf04f57b26"},
+    {"bfcl/multi_turn_func_doc/vehicle_control.json",
+     "0c8a66292844874ef7b168f343bc394d8615d2d9e1f4387999a9ee23011eac78"},
+    {"bfcl/possible_answer/BFCL_v4_multi_turn_base.json",
+     "1fee67823b317571649177dd89d63969feaae4e810cc7448ee55ba797fb7c8fc"},
+    {"bfcl/possible_answer/BFCL_v4_multi_turn_long_context.json",
+     "e82aa0e839c39d23c64a05834f7ae024d7c9738ec21738ecee78dc876e3d0d18"},
+    {"bfcl/possible_answer/BFCL_v4_multi_turn_miss_func.json",
+     "69e679b806d1c871b05393a4b95583bb973248e5b8d96c2d7f4ca05e29fc32e6"},
+    {"bfcl/possible_answer/BFCL_v4_multi_turn_miss_param.json",
+     "59c442901779e2c31c33abcd566d032e03736e5ad8069de2fe05489873046ecf"},
     {"bfcl/possible_answer/BFCL_v4_multiple.json", "244e00ce9395df948bcafc7bee64e8f9c87ef70887587d83cae45b13699f3047"},
     {"bfcl/possible_answer/BFCL_v4_parallel.json", "8a6aa19c1adddc6a5a2f7e40f9dbf30cc7e95815e7b830c90589ab318229e0f0"},
     {"bfcl/possible_answer/BFCL_v4_parallel_multiple.json",
@@ -50,6 +73,17 @@ int64_t count_samples(const WorkloadEntry& entry, const std::filesystem::path& d
   int64_t count = 0;
   while (reader.next()) ++count;
   return count;
+}
+
+/// How a file that the download fetches differs from the official one; empty where all that are here are the official.
+std::string difference(const WorkloadInfo& info, const std::filesystem::path& root) {
+  for (const auto& [name, sum] : kSums) {
+    const bool fetched = info.download.find(fmt::format("$KVARENA_DATA/{} ", name)) != std::string::npos;
+    if (!fetched || !std::filesystem::exists(root / name)) continue;
+    const std::string found = sha256(MappedFile(root / name).bytes());
+    if (found != sum) return fmt::format("{} has SHA-256 {}, the official file {}", name, found, sum);
+  }
+  return "";
 }
 
 }  // namespace
@@ -91,6 +125,8 @@ FileCheck check_data(const WorkloadEntry& entry, const std::filesystem::path& da
   } else if (official && *official != check.sha256) {
     check.state = FileState::differs;
     check.detail = fmt::format("SHA-256 {}, the official file has {}", check.sha256, *official);
+  } else if (check.detail = difference(info, file->root); !check.detail.empty()) {
+    check.state = FileState::differs;
   } else if (check.samples != info.samples) {
     check.state = FileState::differs;
     check.detail = fmt::format("{} samples, the official file has {}", check.samples, info.samples);

@@ -36,7 +36,8 @@ struct FileCheck {
 [[nodiscard]] std::optional<std::string_view> official_sha256(std::string_view file);
 
 /// Reads every sample of the workload's file below `data_dir` (empty: data_dirs()) and compares it with the official
-/// one. A file with a row that cannot be read, or without another that it needs, differs.
+/// one, and with theirs the files that go with it, as far as their sums are known. A file with a row that cannot be
+/// read, or without another that it needs, differs.
 [[nodiscard]] FileCheck check_data(const WorkloadEntry& entry, const std::filesystem::path& data_dir);
 
 }  // namespace kvarena::datasets

@@ -6,6 +6,7 @@ The build runs it. The result does not depend on the machine.
 
 import sys
 
+import make_bfcl_multi_turn
 import make_instructions
 import make_long_contexts
 import make_longbench
@@ -14,6 +15,7 @@ import make_others
 
 make_longbench.main(sys.argv[1])
 make_others.main(sys.argv[1])
+make_bfcl_multi_turn.main()
 make_instructions.ifeval()
 make_long_contexts.main()
 make_nolima.main()

@@ -259,7 +259,7 @@ def competition_math():
                                               for n in range(24)])
 
 
-def function(name, description, **parameters):
+def function(name, description, /, **parameters):
     return {"name": name, "description": description, "parameters": {
         "type": "dict", "properties": {k: {"type": t, "description": f"The {k}."} for k, t in parameters.items()},
         "required": list(parameters)}}
@@ -289,13 +289,19 @@ def bfcl():
                                           [area, route, tide]))
         answers["parallel_multiple"].append([go, call("harbor.tide", town=b, day="Monday")])
         sets["irrelevance"].append((user(f"Who is the mayor of {a}?"), [area]))
+    told = {"role": "system", "content": "You help travellers."}
+    for name in list(sets):
+        live = "live_" + name.removesuffix("_python")
+        sets[live] = [([[told, *q[0]]], f) for q, f in sets[name]]
+        answers[live] = answers[name]
+    sets["live_relevance"], answers["live_relevance"] = sets["live_multiple"], []
     for name, rows in sets.items():
-        prefix = name
+        ids = [f"{name}_{n}" + (f"-{n}-0" if name.startswith("live") else "") for n in range(len(rows))]
         write_rows(f"bfcl/BFCL_v4_{name}.json",
-                   [{"id": f"{prefix}_{n}", "question": q, "function": f} for n, (q, f) in enumerate(rows)])
+                   [{"id": i, "question": q, "function": f} for i, (q, f) in zip(ids, rows)])
         if answers[name]:
             write_rows(f"bfcl/possible_answer/BFCL_v4_{name}.json",
-                       [{"id": f"{prefix}_{n}", "ground_truth": g} for n, g in enumerate(answers[name])])
+                       [{"id": i, "ground_truth": g} for i, g in zip(ids, answers[name])])
 
 
 DOMAINS = ["Hotels", "Flights", "Car-Rental", "Attraction", "Cross"]

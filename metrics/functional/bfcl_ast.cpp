@@ -15,11 +15,17 @@ using nlohmann::json;
 
 constexpr const char* kDecoderFailed = "ast_decoder:decoder_failed";
 
+/// Whether all that counts is whether there is a call.
+bool asks_for_any_call(const std::string& category) { return category.find("relevance") != std::string::npos; }
+
 std::optional<std::string> error_of(std::string_view output, const json& functions, const json& ground_truth,
                                     const std::string& category) {
   const auto calls = parse_python_calls(output);
-  if (category.find("irrelevance") != std::string::npos) {
-    return !calls || calls->empty() ? std::nullopt : std::optional<std::string>("irrelevance_error:decoder_success");
+  if (asks_for_any_call(category)) {
+    const bool called = calls && !calls->empty();
+    const bool irrelevance = category.find("irrelevance") != std::string::npos;
+    if (called != irrelevance) return std::nullopt;
+    return called ? "irrelevance_error:decoder_success" : "relevance_error:decoder_failed";
   }
   if (!calls) return kDecoderFailed;
   return check_bfcl_calls(functions, *calls, ground_truth, category);
@@ -35,10 +41,10 @@ const json& member(const json& extras, const char* name) {
 
 MetricScore score_bfcl(const MetricInput& input) {
   const std::string category = member(input.extras, "category").get<std::string>();
-  const bool irrelevance = category.find("irrelevance") != std::string::npos;
+  const bool answered = !asks_for_any_call(category);
   const json none = json::array();
-  const auto error = error_of(input.prediction, irrelevance ? none : member(input.extras, "function"),
-                              irrelevance ? none : member(input.extras, "ground_truth"), category);
+  const auto error = error_of(input.prediction, answered ? member(input.extras, "function") : none,
+                              answered ? member(input.extras, "ground_truth") : none, category);
   MetricScore score;
   score.score = error ? 0.0 : 1.0;
   if (error) score.notes["error"] = *error;
@@ -50,7 +56,7 @@ json entry_with_id(const std::filesystem::path& file, const std::string& id) {
   for_each_line(file, [&](std::string_view line, int64_t) {
     if (!entry.is_null() || line.find(id) == std::string_view::npos) return;
     json candidate = json::parse(line);
-    if (candidate.at("id") == id) entry = std::move(candidate);
+    if (candidate.value("id", "") == id) entry = std::move(candidate);
   });
   if (!entry.is_null()) return entry;
   fail({.place = file.string(), .found = "no row of that id", .expected = fmt::format("a row with id \"{}\"", id)});
@@ -77,8 +83,9 @@ KVARENA_METRIC(
     {.id = "bfcl_ast",
      .title = "BFCL call correctness (AST)",
      .kind = MetricKind::functional,
-     .summary = "1 when the Python calls in the answer pass BFCL's checker for the entry's category (simple, "
-                "multiple, parallel, parallel_multiple, irrelevance). Needs category, function, ground_truth.",
+     .summary =
+         "1 when the Python calls in the answer pass BFCL's checker for the entry's category (simple, "
+         "multiple, parallel, parallel_multiple, irrelevance, relevance). Needs category, function, ground_truth.",
      .source = "ShishirPatil/gorilla @6ea57973 bfcl_eval/eval_checker/ast_eval",
      .score = score_bfcl,
      .vectors = {{"bfcl_ast", recompute}}});

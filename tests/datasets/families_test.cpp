@@ -230,11 +230,11 @@ TEST(Gsm8kLong, NumbersItsQuestionsFromNineAndKeepsARest) {
 TEST(Bfcl, ListsFunctionsAsIndentedJsonInTheOrderOfTheFile) {
   const auto samples = project_made("bfcl/parallel_multiple");
   ASSERT_EQ(samples.size(), 3u);
-  EXPECT_NE(
-      samples[0].messages[0].content.find(
-          "that you can invoke.\n[\n    {\n        \"name\": \"geometry.rectangle_area\",\n        "
-          "\"description\": \"Area of a rectangle.\",\n        \"parameters\": {\n            \"type\": \"dict\""),
-      std::string::npos)
+  EXPECT_NE(samples[0].messages[0].content.find(
+                "that you can invoke.\n[\n    {\n        \"name\": \"geometry.rectangle_area\",\n        "
+                "\"description\": \"Area of a rectangle. Note that the provided function is in Python 3 syntax.\",\n   "
+                "     \"parameters\": {\n            \"type\": \"dict\""),
+            std::string::npos)
       << samples[0].messages[0].content;
   EXPECT_EQ(extras_of(samples[0])["category"], "parallel_multiple");
   EXPECT_EQ(extras_of(samples[0])["ground_truth"].size(), 2u);

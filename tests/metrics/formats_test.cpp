@@ -188,6 +188,21 @@ TEST(PythonCalls, ChainsTooLongToWalkAreRefused) {
   EXPECT_FALSE(parse_python_calls(chain("[0]", 200000)));
 }
 
+TEST(BfclMultiTurn, ReadsTheVerdictOfAConversation) {
+  const std::vector<std::string> calls = {"[]"};
+  const json none = json::object();
+  const auto scored = [&](const std::string& record) {
+    return score_sample(find_metric("bfcl_multi_turn"), {record, calls, none});
+  };
+  EXPECT_EQ(scored(R"({"valid": true, "error": "", "result": []})").score, 1);
+  const MetricScore wrong = scored(R"({"valid": false, "error": "multi_turn:instance_state_mismatch", "result": []})");
+  EXPECT_EQ(wrong.score, 0);
+  EXPECT_EQ(wrong.notes.at("error"), "multi_turn:instance_state_mismatch");
+  for (const char* record : {"", "[cd(folder='a')]", "{}", R"({"valid": "yes"})"}) {
+    EXPECT_THROW((void)scored(record), UserError) << record;
+  }
+}
+
 TEST(BfclChecker, RefusesEntriesOfAnotherForm) {
   const auto calls = *parse_python_calls("f(a=1)");
   const json functions = {{{"name", "f"}, {"parameters", {{"properties", {{"a", {{"type", "integer"}}}}}}}}};

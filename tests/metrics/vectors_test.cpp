@@ -82,6 +82,14 @@ TEST(Vectors, ToolLoopsAreScoredAsInPlainPython) {
   }
 }
 
+TEST(Vectors, LiveCallsAreJudgedAsByBfcl) {
+  const VectorReport report = check_vectors(kGolden / "metrics_bfcl.jsonl");
+  EXPECT_EQ(report.rows, 62);
+  for (const VectorMismatch& m : report.mismatches) {
+    ADD_FAILURE() << m.place << " " << m.field << ": expected " << m.expected << ", found " << m.found;
+  }
+}
+
 TEST(Vectors, NotANumberEqualsItselfAlone) {
   const std::string row =
       R"({"metric": "longbench_dataset_score", "dataset": "qasper", "predictions": ["x"], "answers": [["x"]], )"

@@ -1,0 +1,223 @@
+// BFCL's prompts and conversations of several turns, against its own runner and evaluation
+// (tests/golden/datasets_bfcl.py).
+
+#include <cstdlib>
+
+#include "datasets/bfcl_judge.h"
+#include "datasets/data_files.h"
+#include "datasets/official.h"
+#include "harness/core/files.h"
+#include "tests/datasets/support.h"
+
+namespace kvarena::datasets {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kOneTurn[] = {
+    "simple",        "multiple",      "parallel",      "parallel_multiple",      "irrelevance",
+    "live_simple",   "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance",
+    "live_relevance"};
+constexpr const char* kCategories[] = {"base", "long_context", "miss_func", "miss_param"};
+
+void expect_part(const std::string& part, const std::string& text) {
+  EXPECT_NE(text.find(part), std::string::npos) << text << "\nhas no " << part;
+}
+
+json read_json(const std::filesystem::path& path) { return json::parse(std::ifstream(path)); }
+
+/// SHA-256 of role and content of each message, as the golden script takes it.
+std::string digest(const std::vector<Message>& messages) {
+  json pairs = json::array();
+  for (const Message& message : messages) pairs.push_back({message.role, message.content});
+  return sha256(pairs.dump());
+}
+
+/// A sample's conversation with answers that are there already.
+struct Talk {
+  std::vector<Message> messages;
+  json record;  // null while it is not over
+};
+
+Talk talk_of(const Sample& sample, const std::vector<std::string>& answers) {
+  Talk talk{.messages = sample.messages, .record = {}};
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const LiveReply reply = sample.live.reply(std::span(answers).first(i + 1));
+    talk.messages.push_back({"assistant", answers[i]});
+    if (reply.message.empty()) {
+      talk.record = json::parse(reply.record);
+      EXPECT_EQ(i + 1, answers.size()) << sample.id << " is over before the runner's conversation is";
+      break;
+    }
+    talk.messages.push_back({"user", reply.message});
+  }
+  return talk;
+}
+
+/// Samples of all categories by id.
+std::map<std::string, Sample> samples_of(const std::filesystem::path& data_dir) {
+  std::map<std::string, Sample> samples;
+  const auto add = [&](const std::string& name, const char* parameters) {
+    for (Sample& sample : all_samples(name, parameters, {.data_dir = data_dir})) samples[sample.id] = std::move(sample);
+  };
+  for (const char* category : kOneTurn) add(std::string("bfcl/") + category, "{}");
+  for (const char* category : kCategories) add(std::string("bfcl/multi_turn_") + category, R"({"room": 1000000})");
+  return samples;
+}
+
+/// Why the package cannot be asked; empty where it can.
+std::string why_not(const Sample& sample) {
+  const std::vector<std::string> answers = {""};
+  return error_of([&] { (void)sample.live.reply(answers); });
+}
+
+void expect_prompts_of_the_runner(const json& rows, const std::map<std::string, Sample>& samples) {
+  for (const json& row : rows) {
+    const Sample& sample = samples.at(row["id"]);
+    EXPECT_EQ(digest(sample.messages), row["prompt"]) << row["id"];
+    EXPECT_EQ(sample.question.message, sample.messages.size() - 1) << "functions are context";
+  }
+}
+
+void expect_conversations_of_the_runner(const json& rows, const std::map<std::string, Sample>& samples) {
+  for (const json& row : rows) {
+    if (!row.contains("answers")) continue;
+    SCOPED_TRACE(row["id"].get<std::string>() + ", " + row["script"].get<std::string>());
+    const Talk talk = talk_of(samples.at(row["id"]), row["answers"]);
+    ASSERT_FALSE(talk.record.is_null()) << "goes on where the runner's conversation is over";
+    EXPECT_EQ(digest(talk.messages), row["messages"]);
+    EXPECT_EQ(talk.record["valid"], row["valid"]);
+    EXPECT_EQ(talk.record["error"], row["error"]);
+  }
+}
+
+const std::filesystem::path kGolden = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_bfcl.json";
+
+TEST(Bfcl, PromptsAreTheRunners) { expect_prompts_of_the_runner(read_json(kGolden), samples_of({})); }
+
+TEST(BfclMultiTurn, ConversationsAndVerdictsAreTheRunners) {
+  const std::map<std::string, Sample> samples = samples_of({});
+  if (const std::string reason = why_not(samples.at("multi_turn_base_0")); !reason.empty()) GTEST_SKIP() << reason;
+  expect_conversations_of_the_runner(read_json(kGolden), samples);
+}
+
+TEST(BfclMultiTurn, OfficialRowsHaveTheRunnersPromptsAndConversations) {
+  const char* file = std::getenv("KVARENA_BFCL_CONVERSATIONS");
+  if (file == nullptr) GTEST_SKIP() << "KVARENA_BFCL_CONVERSATIONS names no file of tests/golden/datasets_bfcl.py";
+  for (const char* category : kCategories) {
+    const FileCheck check = check_data(find_workload(std::string("bfcl/multi_turn_") + category, "test"), {});
+    EXPECT_EQ(check.state, FileState::official) << category << ": " << check.detail;
+  }
+  const std::map<std::string, Sample> samples = samples_of(official_dir({}));
+  const json rows = read_json(file);
+  expect_prompts_of_the_runner(rows, samples);
+  expect_conversations_of_the_runner(rows, samples);
+}
+
+TEST(BfclMultiTurn, AConversationThatOutgrowsItsRoomHasFailed) {
+  const auto samples = all_samples("bfcl/multi_turn_base", R"({"room": 700})");
+  if (const std::string reason = why_not(samples[0]); !reason.empty()) GTEST_SKIP() << reason;
+  EXPECT_EQ(samples[0].live.most_tokens, 700);
+  const std::vector<std::string> answers = {"[mv(source='town.txt', destination='old')]",
+                                            "[touch(file_name='fair.txt')]"};
+  EXPECT_FALSE(samples[0].live.reply(std::span(answers).first(1)).message.empty());
+  const LiveReply reply = samples[0].live.reply(answers);
+  EXPECT_EQ(reply.message, "");
+  EXPECT_EQ(json::parse(reply.record)["valid"], false);
+  EXPECT_EQ(json::parse(reply.record)["error"], "multi_turn:inference_error");
+}
+
+TEST(BfclMultiTurn, WhatAnAnswerMustNotTouchIsRefused) {
+  const auto samples = all_samples("bfcl/multi_turn_base");
+  if (const std::string reason = why_not(samples[0]); !reason.empty()) GTEST_SKIP() << reason;
+  const TemporaryFile kept("kept", "");
+  const std::vector<std::string> answers = {"[cat(file_name=1 + __import__('os').remove('" + kept.path().string() +
+                                            "'))]"};
+  (void)samples[0].live.reply(answers);
+  EXPECT_TRUE(std::filesystem::exists(kept.path()));
+}
+
+/// A judge by a script of ours, whose lines follow `said` as its first word.
+struct OwnJudge {
+  explicit OwnJudge(const std::string& script)
+      : file("judge.py",
+             "import json, os, socket, sys, time\n"
+             "channel = socket.socket(fileno=int(sys.argv[1])).makefile('rw', newline='\\n')\n"
+             "def say(text):\n    channel.write(text + '\\n')\n    channel.flush()\n" +
+                 script),
+        judge(file.path()) {}
+  std::string error(const std::vector<std::string>& answers = {"a"}) {
+    return error_of([&] { (void)judge.ask("{}", answers); });
+  }
+  TemporaryFile file;
+  BfclJudge judge;
+};
+
+constexpr const char* kAnswers =
+    "say('{\"ready\": true}')\n"
+    "for line in channel:\n"
+    "    answers = json.loads(line)['answers']\n";
+
+TEST(BfclJudge, IsAskedAgainAfterItFailed) {
+  OwnJudge own(std::string(kAnswers) +
+               "    if answers[-1] == 'die': os._exit(3)\n"
+               "    if answers[-1] == 'kill': os.kill(os.getpid(), 9)\n"
+               "    if answers[-1] == 'odd': say('no JSON')\n"
+               "    elif answers[-1] == 'list': say('[1]')\n"
+               "    elif answers[-1] == 'error': say('{\"error\": \"KeyError: id\"}')\n"
+               "    else: say(json.dumps({'messages': [{'role': 'user', 'content': str(len(answers))}]}))\n");
+  const std::vector<std::string> three = {"a", "b\xff", "c"};
+  const auto asked = [&] { return own.judge.ask("{}", three)["messages"][0]["content"]; };
+  EXPECT_EQ(asked(), "3");
+  expect_part("BFCL's judge: found its Python process ended with exit code 3", own.error({"die"}));
+  EXPECT_EQ(asked(), "3");
+  expect_part("ended by signal 9", own.error({"kill"}));
+  expect_part("found \"no JSON\" from its Python process, expected a line of JSON", own.error({"odd"}));
+  expect_part("found [1], expected what follows", own.error({"list"}));
+  expect_part("found KeyError: id", own.error({"error"}));
+  EXPECT_EQ(asked(), "3");
+}
+
+TEST(BfclJudge, SaysHowToGetThePackage) {
+  OwnJudge own("say(json.dumps({'error': 'no bfcl_eval', 'absent': True}))\n");
+  expect_part("found no bfcl_eval", own.error());
+  expect_part("python3 -m pip install bfcl-eval==2026.3.23", own.error());
+}
+
+TEST(BfclJudge, HasATimeLimit) {
+  ::setenv("KVARENA_PYTHON_SECONDS", "1", 1);
+  OwnJudge slow("time.sleep(100)\n");
+  expect_part("no answer within 1 s", slow.error());
+  OwnJudge hangs(std::string(kAnswers) + "    time.sleep(100)\n");
+  expect_part("no answer within 1 s", hangs.error());
+  ::unsetenv("KVARENA_PYTHON_SECONDS");
+}
+
+TEST(BfclMultiTurn, RowsOfAnotherFormAreRefused) {
+  const auto folder = std::filesystem::temp_directory_path() / ("kvarena_bfcl_" + std::to_string(::getpid()));
+  const auto write = [&](const std::string& name, const json& row) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    std::ofstream(folder / name) << row.dump() << "\n";
+  };
+  const std::string file = "BFCL_v4_multi_turn_base.json";
+  const auto refusal = [&](const json& changes, const json& truth) {
+    json row = {{"id", "multi_turn_base_0"}, {"involved_classes", {"MathAPI"}}, {"initial_config", json::object()}};
+    row["question"] =
+        json::parse(R"([[{"role": "user", "content": "Add."}], [{"role": "user", "content": "Again."}]])");
+    row.update(changes);
+    write("bfcl/" + file, row);
+    write("bfcl/possible_answer/" + file, {{"id", "multi_turn_base_0"}, {"ground_truth", truth}});
+    return error_of([&] { (void)all_samples("bfcl/multi_turn_base", "{}", {.data_dir = folder}); });
+  };
+  write("bfcl/multi_turn_func_doc/math_api.json", {{"name", "add"}, {"description", "Adds."}, {"parameters", {}}});
+  const json two = {json::array(), json::array()};
+  EXPECT_EQ(refusal(json::object(), two), "");
+  expect_part("as many in \"question\" as in \"ground_truth\"", refusal(json::object(), {json::array()}));
+  expect_part("found the class \"MailAPI\"", refusal({{"involved_classes", {"MailAPI"}}}, two));
+  expect_part("no function \"sub\" to hold out", refusal({{"missed_function", {{"1", {"sub"}}}}}, two));
+  expect_part("no accepted answer for multi_turn_base_1", refusal({{"id", "multi_turn_base_1"}}, two));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace kvarena::datasets
