@@ -72,8 +72,8 @@ struct QueryMoments {
   std::vector<double> covariance;  // [q_heads, head_dim, head_dim]
 };
 
-/// The attention of a reconstruction: the largest probability of each entry over all queries of the chunk that holds it;
-/// 0 for entries that are not repeated.
+/// The attention of a reconstruction: the largest probability of each entry over all queries of its chunk; 0 for
+/// entries that are not repeated.
 struct ReconstructionScores {
   Reconstruction of;
   int64_t prefix = 0;         // entries in front of the repeated part
