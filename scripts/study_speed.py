@@ -8,7 +8,8 @@ equal lengths, one thread each.
 The study is full KV and ten methods under three budgets on 30 prompts of 2k tokens; --prompts of them are measured, the
 rest is extrapolated. Ours is `kvarena run` from its start to its end for every prompt: it also repeats answers along
 full KV's for KL, counts bytes and stores all of it. Theirs is a loop that reads the context under the press, then the
-question, and decodes as many tokens as our answer has; loading the model is not counted.
+question, and decodes as many tokens as our answer has; loading the model is not counted. PyramidKVPress is not among
+them: transformers masks a question of several tokens for all layers as for the first, whose cache is longer.
 """
 
 import argparse
@@ -31,7 +32,7 @@ STUDY, TOKENS, ANSWER, BUDGETS = 30, 2000, 32, (0.25, 0.5, 0.75)
 PAIRS = [("knorm", {}, "KnormPress"), ("keydiff", {}, "KeyDiffPress"), ("snapkv", {}, "SnapKVPress"),
          ("tova", {"keep_newest": True}, "TOVAPress"), ("expected_attention", {}, "ExpectedAttentionPress"),
          ("streaming_llm", {}, "StreamingLLMPress"), ("lagkv", {"lag": 64}, "LagKVPress"),
-         ("pyramidkv", {}, "PyramidKVPress"), ("adakv", {}, "AdaKVPress(SnapKVPress"), ("curdkv", {}, "CURPress")]
+         ("random", {}, "RandomPress"), ("adakv", {}, "AdaKVPress(SnapKVPress"), ("curdkv", {}, "CURPress")]
 QUESTION = "\nWhat is described above? In short:"
 
 
