@@ -16,6 +16,16 @@ void inner_products(const EntrySegment& entries, const LayerQueries& queries, in
 /// each row, scaled already (LayerShape::sinks); null: none.
 void softmax_rows(std::span<float> scores, int64_t rows, float scale, const float* sinks = nullptr);
 
+/// Sums of `rows` rows of scores, first row first.
+template <class Sum>
+[[nodiscard]] std::vector<Sum> sum_rows(std::span<const float> scores, int64_t rows) {
+  std::vector<Sum> sums(scores.size() / static_cast<size_t>(rows));
+  for (; !scores.empty(); scores = scores.subspan(sums.size())) {
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += scores[i];
+  }
+  return sums;
+}
+
 /// The attention probabilities of a kv head's query heads from their scores [group, n].
 void attention_rows(std::span<float> scores, const LayerShape& shape, int64_t kv_head);
 

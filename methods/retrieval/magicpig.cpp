@@ -114,8 +114,7 @@ class MagicPig final : public Retriever {
       const int64_t kv_head = head / shape.group();
       std::vector<int32_t>& list = selection.lists.emplace_back(colliding(own, kv_head, q, shape.head_dim));
       std::erase_if(list, [&](int32_t entry) { return entry >= end; });
-      std::vector<float>& biases = selection.biases.emplace_back();
-      for (const int32_t entry : list) biases.push_back(bias(own, entries, kv_head, q, entry));
+      std::vector<float>& biases = selection.biases.emplace_back(biases_of(own, entries, kv_head, q, list));
       for (int64_t entry = std::max(end, among.first); entry < among.last; ++entry) {
         list.push_back(static_cast<int32_t>(entry));
         biases.push_back(0);
@@ -173,21 +172,28 @@ class MagicPig final : public Retriever {
     return list;
   }
 
-  /// -log(u + 1e-4) of an entry.
-  [[nodiscard]] float bias(const HashIndex& index, const EntrySegment& entries, int64_t kv_head, const float* q,
-                           int64_t entry) const {
+  /// -log(u + 1e-4) of listed entries.
+  [[nodiscard]] std::vector<float> biases_of(const HashIndex& index, const EntrySegment& entries, int64_t kv_head,
+                                             const float* q, const std::vector<int32_t>& list) const {
     const int64_t d = entries.shape().head_dim;
-    std::vector<float> key(static_cast<size_t>(d));
-    entries.read_some(kv_head, entry, 1, key.data(), nullptr, d);
-    double dot = 0, keys = 0, queries = 0;
-    for (int64_t c = 0; c < d; ++c) {
-      const double centred = double{key[c]} - index.means[kv_head * d + c];
-      dot += q[c] * centred;
-      keys += centred * centred;
-      queries += double{q[c]} * q[c];
+    const float* const mean = index.means.data() + kv_head * d;
+    double squares = 0;  // of the query
+    for (int64_t c = 0; c < d; ++c) squares += double{q[c]} * q[c];
+    std::vector<float> key(static_cast<size_t>(d)), biases;
+    for (const int32_t entry : list) {
+      entries.read_some(kv_head, entry, 1, key.data(), nullptr, d);
+      double dot = 0, keys = 0;
+      for (int64_t c = 0; c < d; ++c) {
+        const double centred = double{key[c]} - mean[c];
+        dot += q[c] * centred;
+        keys += centred * centred;
+      }
+      const double lengths = std::sqrt(keys * squares);
+      biases.push_back(bias(lengths == 0 ? 0 : std::clamp(dot / lengths, -1.0, 1.0)));
     }
-    const double lengths = std::sqrt(keys * queries);
-    const double cosine = lengths == 0 ? 0 : std::clamp(dot / lengths, -1.0, 1.0);
+    return biases;
+  }
+  [[nodiscard]] float bias(double cosine) const {
     const double p = std::pow(1 - std::acos(cosine) / std::numbers::pi, bits_);
     const auto tables = static_cast<double>(tables_);
     const double u = 1 - std::pow(1 - p, tables) - tables * p * std::pow(1 - p, tables - 1);

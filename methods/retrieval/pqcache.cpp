@@ -151,10 +151,8 @@ class PqCache final : public Retriever {
       const float* q = queries.q + head * shape.group() * shape.head_dim;
       std::vector<float> scores = code_scores(own, head, q, shape, among);  // [group, candidates]
       softmax_rows(scores, shape.group(), attention_scale(shape));
-      std::vector<float> sums(static_cast<size_t>(among.last), 0.0F);
-      for (int64_t row = 0; row < shape.group(); ++row) {
-        for (int64_t i = 0; i < among.size(); ++i) sums[among.first + i] += scores[row * among.size() + i];
-      }
+      std::vector<float> sums = sum_rows<float>(scores, shape.group());
+      sums.insert(sums.begin(), static_cast<size_t>(among.first), 0.0F);
       selection.lists.push_back(best_candidates(sums, among, "pqcache"));
     }
     return selection;

@@ -175,8 +175,7 @@ class RetroInfer final : public Retriever {
     inner_products(index.means, queries, head, scores);
     require_numbers(scores, "retroinfer");
     softmax_rows(scores, shape.group(), attention_scale(shape));
-    std::vector<double> sums(static_cast<size_t>(all));
-    for (size_t i = 0; i < scores.size(); ++i) sums[i % sums.size()] += scores[i];
+    const std::vector<double> sums = sum_rows<double>(scores, shape.group());
     std::vector<int32_t> order;
     for (int32_t cluster = 0; cluster < all; ++cluster) {
       if (index.heads[head].size(cluster) > 0) order.push_back(cluster);

@@ -91,9 +91,8 @@ class SparQ final : public Retriever {
     std::vector<float> scores(static_cast<size_t>(group * n)), exact(scores.size());
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       part_scores(entries, queries, head, scores);
-      std::vector<float> sums(static_cast<size_t>(n));
-      for (size_t i = 0; i < scores.size(); ++i) sums[i % sums.size()] += scores[i];
-      const std::vector<int32_t>& list = selection.lists.emplace_back(best_candidates(sums, among, "sparq"));
+      const std::vector<int32_t>& list =
+          selection.lists.emplace_back(best_candidates(sum_rows<float>(scores, group), among, "sparq"));
       inner_products(entries, queries, head, exact);
       for (int64_t row = 0; row < group; ++row) {
         const auto of_row = [&](const std::vector<float>& all) { return std::span(all).subspan(row * n, n); };
