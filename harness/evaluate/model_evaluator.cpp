@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -111,22 +110,6 @@ std::string plugins_of(const ComponentEntry& method, const experiment::Experimen
   }
   std::ranges::sort(hashes);
   return fmt::format("{}", fmt::join(hashes, " "));
-}
-
-/// Bytes that prefills of prompts may take beside the models: KVARENA_PREFILLS, in GiB.
-int64_t kept_prefill_bytes() {
-  constexpr const char* kVariable = "KVARENA_PREFILLS";
-  constexpr double kGibibyte = 1 << 30;
-  const char* text = std::getenv(kVariable);
-  if (text == nullptr) return 0;
-  char* end = nullptr;
-  const double gibibytes = std::strtod(text, &end);
-  if (end == text || *end != '\0' || !(gibibytes >= 0) || gibibytes > 1e6) {
-    fail({.place = kVariable,
-          .found = fmt::format("\"{}\"", text),
-          .expected = "GiB that prompts which were read may take in the cache folder, 0 for none"});
-  }
-  return static_cast<int64_t>(gibibytes * kGibibyte);
 }
 
 /// The memory behind the device as the config describes it.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "harness/core/error.h"
@@ -71,6 +72,21 @@ std::vector<KeptFile> files_of(const fs::path& folder) {
 }
 
 }  // namespace
+
+int64_t kept_prefill_bytes() {
+  constexpr const char* kVariable = "KVARENA_PREFILLS";
+  constexpr double kGibibyte = 1 << 30;
+  const char* text = std::getenv(kVariable);
+  if (text == nullptr) return 0;
+  char* end = nullptr;
+  const double gibibytes = std::strtod(text, &end);
+  if (end == text || *end != '\0' || !(gibibytes >= 0) || gibibytes > 1e6) {
+    fail({.place = kVariable,
+          .found = fmt::format("\"{}\"", text),
+          .expected = "GiB that prompts which were read may take in the cache folder, 0 for none"});
+  }
+  return static_cast<int64_t>(gibibytes * kGibibyte);
+}
 
 PrefillFolder::PrefillFolder(fs::path folder, std::string computer, int64_t most_bytes, double least_seconds)
     : folder_(std::move(folder)),

@@ -13,13 +13,17 @@
 
 namespace kvarena {
 
+/// Bytes that kept prompts may take: KVARENA_PREFILLS, in GiB, 0 where it is not set. Throws UserError on what is no
+/// such number.
+[[nodiscard]] int64_t kept_prefill_bytes();
+
 /// A bounded folder of prefills, one checksummed file each, named by a hash of all that decides its bits. Any number of
 /// processes may use it at a time. A file that is damaged, cut or of something else is as good as none.
 class PrefillFolder {
  public:
   /// `computer`: all that decides the bits beside tokens and needs, as text: weights, number types, program,
   /// instruction set. Prompts that took `least_seconds` or more are kept, in files of at most `most_bytes` together.
-  /// Those longest unused go first, but none that was used since this object was made: of prompts in turn, more than
+  /// Files longest unused go first, but none that was used since this object was made: of prompts in turn, more than
   /// there is room for, the first are found again.
   PrefillFolder(std::filesystem::path folder, std::string computer, int64_t most_bytes, double least_seconds = 0.25);
 
