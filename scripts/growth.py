@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-from runs import BUILD, ROOT
+from runs import BUILD, ROOT, cpu
 
 METHODS = ["knorm", "keydiff", "snapkv", "tova", "expected_attention", "streaming_llm", "lagkv", "pyramidkv", "adakv", "h2o"]
 
@@ -106,8 +106,7 @@ def main():
     parser.add_argument("--only", action="append", help="terms")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    cpu = next(line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
-    print(f"# Growth\n\n{cpu}, one thread. `scripts/growth.py` says what is measured. A study's start "
+    print(f"# Growth\n\n{cpu()}, one thread. `scripts/growth.py` says what is measured. A study's start "
           "is taken off its times.\n\n| term | what | sizes | seconds | exponent |\n| --- | --- | --- | --- | ---: |")
     start = started()
     for term, what, unit, sizes, measure, in_study in TERMS:

@@ -12,6 +12,11 @@ BUILD = pathlib.Path(os.environ.get("KVARENA_BUILD") or ROOT / "build" / "releas
 HOME = os.environ.get("KVARENA_HOME") or os.path.expanduser("~/.cache/kvarena")
 
 
+def cpu():
+    """The processor's name, empty where the system does not say."""
+    return next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "")
+
+
 def build():
     subprocess.run([ROOT / "scripts" / "build", "release", "kvarena"], check=True)
 

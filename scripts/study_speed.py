@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 
-from runs import BUILD, HOME, ROOT
+from runs import BUILD, HOME, ROOT, cpu
 
 sys.path.insert(0, str(ROOT / "python"))
 
@@ -140,12 +140,11 @@ def main():
 
 def report(options, own, presses):
     import importlib.metadata
-    cpu = next(line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("kvpress", "transformers", "torch"))
     ratios = [sum(theirs.values()) / ours for ours, theirs in zip(own, presses)]
     print(f"""# The study as the unit: kvarena beside kvpress
 
-{cpu}, {options.threads} thread(s), weights and caches in {options.dtype}; {versions}. Full KV and {len(PAIRS)} methods under
+{cpu()}, {options.threads} thread(s), weights and caches in {options.dtype}; {versions}. Full KV and {len(PAIRS)} methods under
 {len(BUDGETS)} budgets, prompts of {TOKENS} tokens, answers of at most {ANSWER}; processor seconds, medians of {len(own)} measured prompts.
 The study of {STUDY} prompts is extrapolated from these. `scripts/study_speed.py` says what is counted on either side.
 
