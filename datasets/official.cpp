@@ -53,6 +53,7 @@ constexpr auto kSums = std::to_array<std::pair<std::string_view, std::string_vie
     {"ifeval/input_data.jsonl", "67ffeee0fcb87c317c5b08a2de85557b4a7e96ada6178aa645b4954fe4b53d49"},
     {"lmcache-agent-trace/189f0222310bd8eee310f204e91b9c84.jsonl",
      "df8e61ad8e072e77858755a5853ad9b6cccebe40a54135636a28d9801f114d45"},
+    {"locomo/locomo10.json", "79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4"},
     {"longgenbench-gsm8k/LongGenBench_prompt.txt", "93073b0264ee3bee516f1014460de3569d155a2a7647a8d3b2c5788f90717977"},
     {"longgenbench/Dataset_long.json", "f61048da5ecfb1b717584af8b2dc5999198459e9b95aceedde2dcc6f5cdd35e7"},
     {"longgenbench/Dataset_short.json", "3cf98c4badc330a93d1010f57f6658b09f2ebc2e6428a3df083b652d902d96e8"},

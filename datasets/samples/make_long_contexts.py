@@ -8,7 +8,7 @@ import uuid
 
 import source_files
 from invented import FIRST, TRADES, people, remark, towns, zh_towns
-from make_others import write_rows
+from make_others import write, write_rows
 
 HAY = "The lamp is lit. The door is shut. The kettle hums. Nothing else moves."
 ROWS = 20
@@ -338,6 +338,32 @@ def longhealth():
     write_rows("longhealth/benchmark_v5.jsonl", rows)
 
 
+def locomo():
+    """Two friends talk on eight days: who visited which town, ate what there, gave what to whom."""
+    rows = []
+    for n in range(CONTEXTS):
+        rng = random.Random(f"locomo {n}")
+        (a, b), places = rng.sample(FIRST, 2), towns(rng, 8)
+        talk, asked = {"speaker_a": a, "speaker_b": b}, []
+        for k, town in enumerate(places, 1):
+            date, speaker, other = f"{rng.randrange(1, 13)}:{rng.randrange(10, 60)} pm on {3 * k} {town.month}, {2020 + k}", *rng.sample([a, b], 2)
+            said = [f"Hi {other}! On the weekend I was in {town.name}, where they have {town.dish}.", "How was it?",
+                    *(remark(rng, town.name) for _ in range(6)), f"And I bought a picture of the {town.trade}.", "Lovely!"]
+            talk[f"session_{k}_date_time"] = date
+            talk[f"session_{k}"] = [{"speaker": (speaker, other)[i % 2], "dia_id": f"D{k}:{i + 1}", "text": text}
+                                    for i, text in enumerate(said)]
+            talk[f"session_{k}"][-2]["blip_caption"] = f"a photo of a picture of a {town.trade}"
+            asked += [(4, f"What did {speaker} eat in {town.name}?", {"answer": town.dish}),
+                      (2, f"When did {speaker} speak of {town.name}?", {"answer": 2020 + k if k % 4 == 0 else f"{town.month} {2020 + k}"}),
+                      (3, f"Would {speaker} go to {town.name} again?", {"answer": "Likely yes; pictures were bought there"}),
+                      (5, f"What did {other} eat in {town.name}?", {"adversarial_answer": town.dish})]
+        asked += [(1, f"Which towns were talked of on days {k} and {k + 1}?", {"answer": f"{places[k - 1].name}, {places[k].name}"})
+                  for k in range(1, TURNS)]
+        rows.append({"sample_id": f"kvarena-{n}", "conversation": talk, "qa": [
+            {"question": question, **answer, "evidence": [], "category": category} for category, question, answer in asked]})
+    write("locomo/locomo10.json", json.dumps(rows))
+
+
 def gpqa():
     """Questions of physics with numbers in them; options as the official rows have them, in columns."""
     rows = []
@@ -362,3 +388,4 @@ def main():
     infinitebench()
     scbench()
     loogle()
+    locomo()

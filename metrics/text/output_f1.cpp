@@ -10,7 +10,7 @@ namespace {
 MetricScore output_f1(const MetricInput& input) {
   MetricScore best;
   for (const std::string& reference : input.references) {
-    const auto f = bag_f1(normalized_words(input.prediction, true), normalized_words(reference, true));
+    const auto f = bag_f1(normalized_words(input.prediction, {}), normalized_words(reference, {}));
     best.score = std::max(best.score, f.f);
     double& without_articles = best.values["f1_without_articles"];
     without_articles = std::max(without_articles, qa_f1(input.prediction, reference));

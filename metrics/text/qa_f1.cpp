@@ -14,15 +14,15 @@ std::string without_punctuation(std::string text) {
   return text;
 }
 
-// \b(a|an|the)\b -> " ": whole runs of word characters that are an article.
-std::string without_articles(std::string_view text) {
+// \b(a|an|the)\b -> " ": whole runs of word characters that are one of `blanked`.
+std::string without(std::string_view text, std::span<const std::string_view> blanked) {
   std::string out;
   out.reserve(text.size());
   size_t start = 0;
   const auto take_run = [&](size_t end) {
     const std::string_view run = text.substr(start, end - start);
-    const bool article = run == "a" || run == "an" || run == "the";
-    out.append(article ? std::string_view(" ") : run);
+    const bool leaves = std::ranges::find(blanked, run) != blanked.end();
+    out.append(leaves ? std::string_view(" ") : run);
   };
   for (size_t i = 0; i < text.size();) {
     const size_t here = i;
@@ -41,9 +41,8 @@ double qa_f1_of(std::string_view prediction, std::string_view answer, const nloh
 
 }  // namespace
 
-std::vector<std::string> normalized_words(std::string_view text, bool keep_articles) {
-  const std::string plain = without_punctuation(lower(text));
-  return split_white_space(keep_articles ? plain : without_articles(plain));
+std::vector<std::string> normalized_words(std::string_view text, std::span<const std::string_view> blanked) {
+  return split_white_space(without(without_punctuation(lower(text)), blanked));
 }
 
 PrecisionRecallF bag_f1(std::vector<std::string> predicted, std::vector<std::string> wanted) {

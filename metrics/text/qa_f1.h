@@ -1,15 +1,18 @@
 #pragma once
 // Token F1 of question answering (SQuAD's, as LongBench uses it).
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace kvarena::metrics {
 
-/// Lower-case, every mark of string.punctuation deleted, the words a, an, the replaced by blanks (unless
-/// `keep_articles`), split on white space.
-[[nodiscard]] std::vector<std::string> normalized_words(std::string_view text, bool keep_articles = false);
+inline constexpr std::string_view kArticles[] = {"a", "an", "the"};
+
+/// Lower-case, every mark of string.punctuation deleted, the `blanked` words replaced by blanks, split on white space.
+[[nodiscard]] std::vector<std::string> normalized_words(std::string_view text,
+                                                        std::span<const std::string_view> blanked = kArticles);
 
 struct PrecisionRecallF {
   double precision = 0;

@@ -1,5 +1,5 @@
-// Prompts and labels of InfiniteBench, SCBench and LooGLE against their official code: the fixture and its script are
-// tests/golden/datasets_shared_context_prompts.
+// Prompts and labels of InfiniteBench, SCBench, LooGLE and LoCoMo against their official code: the fixtures and their
+// scripts are tests/golden/datasets_shared_context_prompts and datasets_locomo.
 #include "datasets/data_files.h"
 #include "harness/core/files.h"
 #include "tests/datasets/support.h"
@@ -81,6 +81,22 @@ TEST(LooGle, PromptsAreTheOfficialOnesAndQuestionsShareTheirText) {
       EXPECT_EQ(samples[i].id, std::to_string(i / 5) + "-" + std::to_string(i % 5));
       EXPECT_EQ(samples[i].context, std::to_string(i / 5));
       EXPECT_EQ(samples[i].question, samples[i - i % 5].question);
+    }
+  }
+}
+
+TEST(LoCoMo, PromptsAreThoseOfTheOfficialCodeAndQuestionsShareTheirConversation) {
+  const nlohmann::json fixture =
+      nlohmann::json::parse(read_file(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_locomo.json"));
+  ASSERT_EQ(fixture["prompts"].size(), 5U);
+  for (const auto& [category, rows] : fixture["prompts"].items()) {
+    const auto samples = all_samples("locomo/" + category, "{}", {.data_dir = samples_dir()});
+    ASSERT_GE(samples.size(), 20U);
+    ASSERT_EQ(samples.size(), rows.size());
+    for (size_t i = 0; i < samples.size(); ++i) {
+      EXPECT_EQ(digest(samples[i].messages.at(0).content), rows[i]) << category << "\n" << question_text(samples[i]);
+      EXPECT_EQ(samples[i].context.empty(), false);
+      EXPECT_TRUE(question_text(samples[i]).starts_with("\n\n\nBased on the above")) << question_text(samples[i]);
     }
   }
 }

@@ -130,6 +130,17 @@ TEST(LongHealth, FindsTheLetterThatItsCodeFinds) {
   for (const json& row : rows) EXPECT_EQ(score("longhealth", row[0], {"B"}).score, row[1].get<bool>() ? 1 : 0) << row;
 }
 
+TEST(LoCoMo, ScoresAsItsAuthorsCode) {
+  const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_locomo.json";
+  const json fixture = json::parse(std::ifstream(vectors));
+  ASSERT_GE(fixture["scores"].size(), 1000U);
+  for (const json& row : fixture["scores"]) {
+    const json extras = {{"category", row[0]}, {"options", fixture["options"]}};
+    EXPECT_NEAR(score("locomo", row[1], {row[2]}, extras).score, row[3], 1e-12) << row;
+  }
+  EXPECT_THROW((void)score("locomo", "x", {"x"}), UserError);
+}
+
 TEST(BabiLong, FindsWhatTheAuthorsCodeFinds) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_babilong.json";
   const json rows = json::parse(std::ifstream(vectors));
