@@ -2,28 +2,12 @@
 
 #include "harness/engine/model_facts.h"
 #include "tests/methods/compression/kept_entries.h"
+#include "tests/methods/compression/restored_numbers.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
-
-/// Some numbers of a side of a layer, in the fixture's order: every 97th.
-std::vector<float> some_numbers(const Segment& segment, bool keys) {
-  std::vector<float> all, some;
-  for (int64_t head = 0; head < segment.shape().kv_heads; ++head) {
-    std::vector<float> rows(static_cast<size_t>(segment.entries(head) * segment.shape().head_dim));
-    segment.read(head, keys ? rows.data() : nullptr, keys ? nullptr : rows.data());
-    all.insert(all.end(), rows.begin(), rows.end());
-  }
-  for (size_t i = 0; i < all.size(); i += 97) some.push_back(all[i]);
-  return some;
-}
-
-void expect_near(const std::vector<float>& found, const json& expected, double tolerance, const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i].get<float>(), tolerance) << what << i;
-}
 
 TEST(XKv, RestoresAndAttendsAsTheAuthorsCode) {
   Transformer model = testing::tiny_model(1, {.weights = kernels::DType::f32, .cache = kernels::DType::f32});
@@ -41,11 +25,10 @@ TEST(XKv, RestoresAndAttendsAsTheAuthorsCode) {
       for (size_t layer = 0; layer < cache.layers.size(); ++layer) {
         const Segment& segment = *cache.layers[layer].segments().front();
         EXPECT_EQ(segment.entries(0), std::ssize(tokens));
-        expect_near(some_numbers(segment, true), one["keys"][layer], 1e-2, "key ");
-        expect_near(some_numbers(segment, false), one["values"][layer], 1e-2, "value ");
+        testing::expect_restored(segment, one["keys"][layer], one["values"][layer]);
       }
       const auto forced = prompt["forced"].get<std::vector<int32_t>>();
-      expect_near(testing::forced_logits(model, cache, forced), one["logits"], 2e-2, "token ");  // f16
+      testing::expect_near(testing::forced_logits(model, cache, forced), one["logits"], 2e-2, "token ");  // f16
     }
   }
 }
