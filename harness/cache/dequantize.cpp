@@ -262,7 +262,7 @@ void widen(const std::byte* from, DType dtype, int64_t count, float* to) {
   }
 }
 
-/// Whole cells of `channels` each, to the first channels of a head's f32 cells.
+/// Whole cells of `channels` each, to the first channels of a head's f32 cells; of values all or none.
 void widen_cells(const void* from, DType dtype, int64_t channels, int64_t cells, const ChunkSide& side, int64_t h) {
   const int64_t numbers = channels * kCell;
   const auto* at = static_cast<const std::byte*>(from);
@@ -275,7 +275,7 @@ void widen_cells(const void* from, DType dtype, int64_t channels, int64_t cells,
 void load_chunk(const AttentionItem& item, const ChunkSide& side) {
   std::vector<float> rows;
   const bool keys = side.kind == CellKind::keys;
-  const int64_t channels = keys ? stored_key_channels(item) : side.head_dim;
+  const int64_t channels = stored_channels(item, side.kind);
   for (int64_t h = 0; h < side.kv_heads; ++h) {
     const kernels::HeadRun& run = item.runs[h];
     const int64_t packed = keys ? run.packed_key_count : run.packed_value_count;
@@ -299,8 +299,9 @@ void load_chunk(const AttentionItem& item, const ChunkSide& side) {
 
 }  // namespace
 
-int64_t stored_key_channels(const AttentionItem& item) {
-  const auto* const places = item.steps.keys.empty() ? nullptr : std::get_if<PermuteChannels>(&item.steps.keys.front());
+int64_t stored_channels(const AttentionItem& item, CellKind kind) {
+  const std::vector<DequantOp>& steps = kind == CellKind::keys ? item.steps.keys : item.steps.values;
+  const auto* const places = steps.empty() ? nullptr : std::get_if<PermuteChannels>(&steps.front());
   const LayerShape& shape = item.from->shape();
   return places != nullptr ? std::ssize(places->read()) / shape.kv_heads : shape.head_dim;
 }

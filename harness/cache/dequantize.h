@@ -14,8 +14,8 @@ struct DequantChunk {
   std::vector<float> spare;   // as large, for steps that cannot work in place
 };
 
-/// Channels of each head that an item's cells of keys hold.
-[[nodiscard]] int64_t stored_key_channels(const AttentionItem& item);
+/// Channels of each head that an item's cells of a side hold; of values all or none.
+[[nodiscard]] int64_t stored_channels(const AttentionItem& item, kernels::CellKind kind);
 
 /// Fills `chunk` with its entries of an item, whose numbers it dequantises.
 void dequantize(const AttentionItem& item, DequantChunk& chunk);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace kvarena {
 namespace {
@@ -18,23 +17,18 @@ LayerShape float_shape(LayerShape shape) {
 
 DequantizingSegment::DequantizingSegment(const LayerShape& shape, const QuantizedFormat& format,
                                          std::unique_ptr<CodecSideData> side_data, LedgerPtr ledger)
-    : PackedSegment(shape), ledger_(std::move(ledger)), side_data_(std::move(side_data)) {
-  codes_ = std::make_unique<QuantizedSegment>(float_shape(shape), format, ledger_);
-  positions_.assign(static_cast<size_t>(shape.kv_heads), LedgerVector<int32_t>(LedgerAllocator<int32_t>(ledger_)));
-}
+    : PackedSegment(shape),
+      ledger_(std::move(ledger)),
+      codes_(std::make_unique<QuantizedSegment>(float_shape(shape), format, ledger_)),
+      side_data_(std::move(side_data)),
+      positions_(shape.kv_heads, ledger_) {}
 
 DequantizingSegment::DequantizingSegment(const DequantizingSegment& from, const LedgerPtr& ledger)
     : PackedSegment(from.shape()),
       ledger_(ledger),
+      codes_(static_cast<QuantizedSegment*>(from.codes_->clone(ledger).release())),
       side_data_(from.side_data_->clone(ledger)),
-      first_position_(from.first_position_),
-      contiguous_(from.contiguous_) {
-  std::unique_ptr<Segment> codes = from.codes_->clone(ledger);
-  codes_.reset(static_cast<QuantizedSegment*>(codes.release()));
-  for (const auto& list : from.positions_) {
-    positions_.emplace_back(list.begin(), list.end(), LedgerAllocator<int32_t>(ledger));
-  }
-}
+      positions_(from.positions_, ledger) {}
 
 EntryBlock front_of(const EntrySegment& tail, int64_t n) {
   const int64_t d = tail.shape().head_dim;
@@ -59,7 +53,7 @@ void DequantizingSegment::take(EntrySegment& tail, int64_t n) {
   const int64_t first = entries(0);
   const int64_t d = shape().head_dim;
   EntryBlock block = front_of(tail, n);
-  note_positions(block);
+  positions_.append(block.positions);
   side_data_->prepare(first, block);
 
   const auto scratch_ledger = std::make_shared<MemoryLedger>();
@@ -86,56 +80,22 @@ void DequantizingSegment::take(EntrySegment& tail, int64_t n) {
   tail.drop_front(n);
 }
 
-void DequantizingSegment::note_positions(const EntryBlock& block) {
-  const int64_t before = entries(0);
-  if (before == 0) first_position_ = block.positions[0].front();
-  bool follow = contiguous_;
-  for (const auto& list : block.positions) {
-    for (size_t i = 0; i < list.size() && follow; ++i) {
-      follow = list[i] == first_position_ + before + static_cast<int64_t>(i);
-    }
-  }
-  if (follow) return;
-  for (int64_t h = 0; h < shape().kv_heads; ++h) {
-    if (contiguous_) {
-      const std::vector<int32_t> known = positions(h, 0, before);
-      positions_[h].assign(known.begin(), known.end());
-    }
-  }
-  contiguous_ = false;
-  for (int64_t h = 0; h < shape().kv_heads; ++h) {
-    positions_[h].insert(positions_[h].end(), block.positions[h].begin(), block.positions[h].end());
-  }
-}
-
-std::vector<int32_t> DequantizingSegment::positions(int64_t kv_head, int64_t first, int64_t count) const {
-  if (!contiguous_) return {positions_[kv_head].begin() + first, positions_[kv_head].begin() + first + count};
-  std::vector<int32_t> list(static_cast<size_t>(count));
-  std::iota(list.begin(), list.end(), static_cast<int32_t>(first_position_ + first));
-  return list;
-}
-
-std::vector<int32_t> DequantizingSegment::positions(int64_t kv_head) const {
-  return positions(kv_head, 0, entries(kv_head));
-}
-
 void DequantizingSegment::plan(const LayerQueries& queries, AttentionPlan& to) const {
   codes_->plan(queries, to);
   to.items.back().from = this;
   to.items.back().steps = side_data_->dequant_program(
-      [this](int64_t kv_head, int64_t first, int64_t count) { return positions(kv_head, first, count); });
+      [this](int64_t kv_head, int64_t first, int64_t count) { return positions_.of(kv_head, first, count); });
 }
 
 void DequantizingSegment::mark() {
   codes_->mark();
-  mark_ = Mark{.side_data = side_data_->clone(ledger_), .entries = entries(0), .contiguous = contiguous_};
+  mark_ = Mark{.side_data = side_data_->clone(ledger_), .entries = entries(0)};
 }
 
 void DequantizingSegment::rewind() {
   codes_->rewind();
   side_data_ = std::move(mark_.value().side_data);
-  for (auto& list : positions_) list.resize(mark_->contiguous ? 0 : static_cast<size_t>(mark_->entries));
-  contiguous_ = mark_->contiguous;
+  positions_.truncate(mark_->entries);
   mark_.reset();
   change_version();
 }
@@ -147,11 +107,7 @@ void DequantizingSegment::unmark() {
 
 void DequantizingSegment::save(CacheWriter& to) const {
   codes_->save(to);
-  StoredPositions positions{.first = first_position_};
-  for (const auto& list : positions_) {
-    if (!contiguous_) positions.heads.emplace_back(list.begin(), list.end());
-  }
-  positions.save(to);
+  positions_.save(to);
   dynamic_cast<const StorableSideData&>(*side_data_).save(to);
 }
 
@@ -160,20 +116,13 @@ void DequantizingSegment::load(CacheReader& from) {
   if (codes_->unpacked_values() > 0) {
     CacheReader::damaged(fmt::format("{} values in 16 bits", codes_->unpacked_values()), "none");
   }
-  const StoredPositions positions = StoredPositions::load(from, shape().kv_heads, entries(0));
-  first_position_ = positions.first;
-  contiguous_ = positions.heads.empty();
-  for (size_t h = 0; h < positions.heads.size(); ++h) {
-    positions_[h].assign(positions.heads[h].begin(), positions.heads[h].end());
-  }
+  positions_.load(from, entries(0));
   dynamic_cast<StorableSideData&>(*side_data_).load(from, entries(0));
   change_version();
 }
 
 int64_t DequantizingSegment::bytes() const {
-  int64_t total = codes_->bytes() + side_data_->bytes() + (mark_ ? mark_->side_data->bytes() : 0);
-  for (const auto& list : positions_) total += static_cast<int64_t>(list.capacity() * sizeof(int32_t));
-  return total;
+  return codes_->bytes() + side_data_->bytes() + positions_.bytes() + (mark_ ? mark_->side_data->bytes() : 0);
 }
 
 std::unique_ptr<Segment> DequantizingSegment::clone(const LedgerPtr& ledger) const {

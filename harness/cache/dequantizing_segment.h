@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "harness/cache/entry_positions.h"
 #include "harness/cache/quantized_segment.h"
 
 namespace kvarena {
@@ -65,7 +66,7 @@ class DequantizingSegment final : public PackedSegment, public Storable {
   [[nodiscard]] int64_t unpacked_values() const override { return 0; }
 
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return codes_->entries(kv_head); }
-  [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override;
+  [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head) const override { return positions_.of(kv_head); }
   [[nodiscard]] int64_t bytes() const override;
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
@@ -81,18 +82,13 @@ class DequantizingSegment final : public PackedSegment, public Storable {
   struct Mark {
     std::unique_ptr<CodecSideData> side_data;
     int64_t entries = 0;
-    bool contiguous = true;
   };
   DequantizingSegment(const DequantizingSegment& from, const LedgerPtr& ledger);
-  void note_positions(const EntryBlock& block);
-  [[nodiscard]] std::vector<int32_t> positions(int64_t kv_head, int64_t first, int64_t count) const;
 
   LedgerPtr ledger_;
   std::unique_ptr<QuantizedSegment> codes_;  // its positions are entry numbers
   std::unique_ptr<CodecSideData> side_data_;
-  std::vector<LedgerVector<int32_t>> positions_;  // [kv_heads], empty while positions are contiguous
-  int64_t first_position_ = 0;
-  bool contiguous_ = true;
+  EntryPositions positions_;
   std::optional<Mark> mark_;
 };
 

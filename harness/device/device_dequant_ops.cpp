@@ -1,6 +1,7 @@
 #include "harness/device/device_dequant_ops.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -116,17 +117,22 @@ class DeviceSparseOverride final : public DeviceDequantOp {
   GrowingArray<PlacedNumber> numbers_;
 };
 
-/// Factors of all blocks one behind the other: of each block a, then b of every head.
+/// Factors of all blocks one behind the other: of each block and head a, if it is not that of the head before, and b,
+/// if no block had it before.
 class DeviceAddProducts final : public DeviceDequantOp {
  public:
   void follow(const DequantOp& op, int64_t before, int64_t after, UploadBatch& uploads) override {
     std::vector<AddProducts::Block> blocks;
     std::get<AddProducts>(op).read(before, after - before, blocks);
     for (const AddProducts::Block& block : blocks) {
-      blocks_.push_back({block.first, block.count, block.rank, factors_.count()});
+      Block& known = blocks_.emplace_back(Block{block.first, block.count, block.rank, {}, {}});
       for (size_t h = 0; h < block.a.size(); ++h) {
-        factors_.append(block.a[h].data(), std::ssize(block.a[h]), uploads);
-        factors_.append(block.b[h].data(), std::ssize(block.b[h]), uploads);
+        const bool again = h > 0 && block.a[h].data() == block.a[h - 1].data();
+        known.a.push_back(again ? known.a.back() : factors_.count());
+        if (!again) factors_.append(block.a[h].data(), std::ssize(block.a[h]), uploads);
+        const auto [at, added] = b_at_.try_emplace(block.b[h].data(), factors_.count());
+        if (added) factors_.append(block.b[h].data(), std::ssize(block.b[h]), uploads);
+        known.b.push_back(at->second);
       }
     }
   }
@@ -136,17 +142,15 @@ class DeviceAddProducts final : public DeviceDequantOp {
     for (const Block& block : blocks_) {
       const int64_t begin = std::max(first, block.first);
       const int64_t end = std::min(first + rows.count, block.first + block.count);
-      const int64_t a = block.count * block.rank, b = block.rank * rows.head_dim;
       for (int64_t h = 0; h < rows.heads && begin < end; ++h) {
-        const uint16_t* const factors = factors_.data() + block.at + h * (a + b);
         products.push_back({.x = rows.x + (begin - first) * rows.width() + h * rows.head_dim,
                             .x_stride = rows.width(),
                             .count = end - begin,
                             .n = rows.head_dim,
                             .rank = block.rank,
                             .dtype = kernels::DType::f16,
-                            .a = factors + (begin - block.first) * block.rank,
-                            .b = factors + a});
+                            .a = factors_.data() + block.a[h] + (begin - block.first) * block.rank,
+                            .b = factors_.data() + block.b[h]});
       }
     }
     kernels::add_products_cuda(products, scratch, stream);
@@ -156,9 +160,10 @@ class DeviceAddProducts final : public DeviceDequantOp {
  private:
   struct Block {
     int64_t first, count, rank;
-    int64_t at;  // of its factors
+    std::vector<int64_t> a, b;  // [heads] where their factors begin
   };
   std::vector<Block> blocks_;
+  std::map<const uint16_t*, int64_t> b_at_;  // where the host's lie here
   GrowingArray<uint16_t> factors_;
 };
 

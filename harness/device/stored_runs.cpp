@@ -13,8 +13,8 @@ using kernels::HeadRun;
 
 StoredRuns::StoredRuns(const AttentionItem& like)
     : dtype_(like.dtype),
-      head_dim_(like.from->shape().head_dim),
-      key_channels_(stored_key_channels(like)),
+      key_channels_(stored_channels(like, CellKind::keys)),
+      value_channels_(stored_channels(like, CellKind::values)),
       packed_(like.packed),
       runs_(like.runs.size()) {
   for (size_t h = 0; h < runs_.size() && !packed_.empty(); ++h) {
@@ -24,7 +24,7 @@ StoredRuns::StoredRuns(const AttentionItem& like)
 }
 
 int64_t StoredRuns::key_bytes(int64_t entries) const { return kernels::cell_bytes(entries, key_channels_, dtype_); }
-int64_t StoredRuns::value_bytes(int64_t entries) const { return kernels::cell_bytes(entries, head_dim_, dtype_); }
+int64_t StoredRuns::value_bytes(int64_t entries) const { return kernels::cell_bytes(entries, value_channels_, dtype_); }
 
 int64_t StoredRuns::lay_out(char* base) {
   MemoryPieces pieces(base);
@@ -86,7 +86,7 @@ void StoredRuns::load(CellKind kind, int64_t first, const kernels::EntryRows& to
                       kernels::CudaStream stream) const {
   const bool keys = kind == CellKind::keys;
   const int64_t packed = keys ? held_.packed_keys : held_.packed_values;
-  const int64_t channels = keys ? key_channels_ : head_dim_, width = to.heads * channels;
+  const int64_t channels = keys ? key_channels_ : value_channels_, width = to.heads * channels;
   const int64_t coded = std::clamp<int64_t>(packed - first, 0, to.count);
   std::vector<kernels::RowDecode> decodes;
   std::vector<kernels::RowLoad> loads;

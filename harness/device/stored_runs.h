@@ -26,8 +26,7 @@ class StoredRuns {
   [[nodiscard]] const std::vector<kernels::HeadRun>& runs() const { return runs_; }
   [[nodiscard]] int64_t entries() const { return held_.entries; }
   [[nodiscard]] DType dtype() const { return dtype_; }
-  /// Entries `first` and those behind it, as numbers; of keys the channels that there are, one head's behind the
-  /// other's.
+  /// Entries `first` and those behind it, as numbers; the channels that there are, one head's behind the other's.
   void load(kernels::CellKind kind, int64_t first, const kernels::EntryRows& to, kernels::CudaScratch& scratch,
             kernels::CudaStream stream) const;
   [[nodiscard]] int64_t bytes() const { return memory_.bytes(); }
@@ -46,8 +45,7 @@ class StoredRuns {
   [[nodiscard]] int64_t first_new(int64_t packed_before, int64_t packed) const;
 
   DType dtype_;
-  int64_t head_dim_;
-  int64_t key_channels_;                        // of each head that cells of keys hold
+  int64_t key_channels_, value_channels_;       // of each head that cells hold
   std::vector<kernels::PackedEntries> packed_;  // [kv_heads][keys, values], empty where nothing is packed
   std::vector<kernels::HeadRun> runs_;          // [kv_heads], which point to them
   Counts held_;

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/cache/codec_side_data.h"
 #include "harness/method/bit_allocation.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/stream_bytes.h"
 #include "harness/method/stream_codec.h"
 #include "harness/method/tensors.h"
+#include "harness/method/unrotated_keys.h"
 #include "kernels/common/dtype.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/quantize/quantize.h"
@@ -387,17 +387,10 @@ class TransformFitter final : public Fitter {
   FittedTensors collect(const LayerView& layer, const RandomStream& draws) const override {
     const int64_t first = std::min(sinks_, layer.n() - 1);
     const at::Tensor rows = draw_rows(layer.n() - first, kRowsPerText, draws) + first;
-    at::Tensor keys = layer.keys().contiguous().clone();
-    const RotaryKeys rotary(layer.model().rotation_of(layer.layer()).inverse);
-    for (int64_t h = 0; h < layer.kv_heads(); ++h) {
-      const at::Tensor positions = layer.positions()[h].to(at::kInt).contiguous();
-      const auto* at = positions.const_data_ptr<int32_t>();
-      rotary.undo(keys[h].mutable_data_ptr<float>(), {at, at + layer.n()});
-    }
     const auto by_row = [&](const at::Tensor& x) {  // [kv_heads, n, head_dim] -> [rows, kv_heads * head_dim]
       return x.index_select(1, rows).transpose(0, 1).flatten(1).contiguous();
     };
-    return {{"keys", weight_of(by_row(keys))}, {"values", weight_of(by_row(layer.values()))}};
+    return {{"keys", weight_of(by_row(unrotated_keys(layer)))}, {"values", weight_of(by_row(layer.values()))}};
   }
   FittedTensors join(std::vector<FittedTensors> layers) const override {
     FittedTensors all;

@@ -1,5 +1,8 @@
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <limits>
+
 #include "harness/method/scorer.h"
 
 namespace kvarena {
@@ -12,8 +15,9 @@ namespace {
 /// and selects per query head on repeated keys; its LongBench runs pool max over 7 with a window of 32.  The window
 /// itself is always kept; decoding keeps everything.
 /// FINCH (Corallo, Papotti 2024, TACL 12) lets the question vote (`window`: its tokens), each of its queries' attention
-/// times the entries before it ("normalise": "visible"), without pooling (`kernel` 1) and with renumbered positions;
-/// its chunks are not those of `prefill_chunk`. Li et al. 2024, arXiv:2404.14469, section 4.
+/// times the entries before it ("normalise": "visible"), without pooling (`kernel` 1) and with renumbered positions; of
+/// each `chunk` of the prompt the same share stays, by these votes, and what rounding down leaves of the budget goes to
+/// the best of their chunks. Li et al. 2024, arXiv:2404.14469, section 4.
 class SnapKv final : public Scorer {
  public:
   void parameters(ParameterVisitor& p) override {
@@ -24,6 +28,7 @@ class SnapKv final : public Scorer {
     p("normalise", normalise_)
         .one_of({"none", "visible"})
         .doc("a query's attention as it is, or times the entries before it, so that early queries count less");
+    p("chunk", chunk_).min(1).doc("entries that have a share of the budget to themselves; absent: all of the prompt");
     p("order", order_).one_of({"pool_first", "group_first"}).doc("smooth each query head's votes, or the group's");
   }
   void check(const std::string& place, std::vector<std::string>& problems) const override {
@@ -41,7 +46,7 @@ class SnapKv final : public Scorer {
     scores.narrow(1, 0, prefix)
         .copy_(order_ == "pool_first" ? layer.group_reduce(smooth(votes), gqa_)
                                       : smooth(layer.group_reduce(votes, gqa_)));
-    return scores;
+    return chunk_ ? by_chunks(scores, window, layer.share() / static_cast<double>(layer.n())) : scores;
   }
   Protection protect(int64_t /*budget*/) const override { return {.recent = window_}; }
 
@@ -51,11 +56,26 @@ class SnapKv final : public Scorer {
                           : at::max_pool1d(votes, kernel_, 1, kernel_ / 2);
   }
 
+  /// Ranks within chunks: 1 and more for entries of a chunk's share, less for the others. The window's come first.
+  [[nodiscard]] at::Tensor by_chunks(const at::Tensor& votes, int64_t window, double share) const {
+    const at::Tensor all = votes.clone();
+    all.narrow(1, all.size(1) - window, window).fill_(std::numeric_limits<float>::infinity());
+    std::vector<at::Tensor> ranks;
+    for (const at::Tensor& chunk : all.split(*chunk_, 1)) {
+      const auto n = static_cast<double>(chunk.size(1));
+      const at::Tensor before =
+          chunk.argsort(/*stable=*/true, 1, /*descending=*/true).argsort(int64_t{1}).to(at::kFloat);
+      ranks.push_back(before.lt(std::floor(share * n + 1e-9)).to(at::kFloat) + (1 - (before + 1) / (n + 1)));
+    }
+    return at::cat(ranks, 1);
+  }
+
   int64_t window_ = 64;
   int64_t kernel_ = 5;
   std::string pool_ = "avg";
   std::string gqa_ = "mean";
   std::string normalise_ = "none";
+  std::optional<int64_t> chunk_;
   std::string order_ = "pool_first";
 };
 

@@ -118,8 +118,8 @@ def by_press(prompt, press, keep):
     return kept
 
 
-def finch(prompt, keep, window):
-    press = FinchPress(rerotate_keys=False)
+def finch(prompt, keep, window, chunk=None):
+    press = FinchPress(chunk_length=chunk, rerotate_keys=False)
     press.window_size = window
     return by_press(prompt, press, keep)
 
@@ -562,6 +562,7 @@ def cases(prompt, keep, forced):
         yield ({"name": "lagkv", "lag": 4, "cross_scoring": True, "prefill_chunk": 50},
                by_press(prompt, ChunkPress(LagKVPress(lag_size=4, cross_scoring=True), 50), keep), None)
         yield SNAP | {"window": 12, "kernel": 1, "normalise": "visible"}, finch(prompt, keep, 12), None
+        yield SNAP | {"window": 4, "kernel": 1, "normalise": "visible", "chunk": 40}, finch(prompt, keep, 4, 40), None
         yield SNAP | {"prefill_chunk": 50}, snapkv_chunks(prompt, keep, 50), None
         yield {"name": "keydiff", "prefill_block": 16}, by_press(prompt, BlockPress(KeyDiffPress(), 16), keep), None
         yield ({"name": "keydiff", "decode_interval": 6, "decode_tokens": 20},

@@ -35,6 +35,17 @@ inline Needs all_needs(const nlohmann::json& cases) {
   return needs;
 }
 
+/// Logits after the last of the forced tokens.
+inline std::vector<float> forced_logits(Transformer& model, KvCache& cache, const std::vector<int32_t>& forced) {
+  std::vector<float> logits;
+  for (const int32_t token : forced) {
+    const SequencePass pass{.tokens = {&token, 1}, .cache = &cache, .logits = LogitsRows::all};
+    const auto rows = model.forward({&pass, 1});
+    logits.assign(rows.begin(), rows.end());
+  }
+  return logits;
+}
+
 inline void expect_kept(const KvCache& cache, const nlohmann::json& golden, const std::string& what) {
   for (size_t layer = 0; layer < golden.size(); ++layer) {
     for (size_t head = 0; head < golden[layer].size(); ++head) {

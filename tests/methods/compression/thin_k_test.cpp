@@ -13,17 +13,6 @@ const PrunedKeySegment& pruned_of(const LayerCache& layer) {
   return dynamic_cast<const PrunedKeySegment&>(*layer.segments().front());
 }
 
-/// Logits after the last of the forced tokens.
-std::vector<float> forced_logits(Transformer& model, KvCache& cache, const std::vector<int32_t>& forced) {
-  std::vector<float> logits;
-  for (const int32_t token : forced) {
-    const SequencePass pass{.tokens = {&token, 1}, .cache = &cache, .logits = LogitsRows::all};
-    const auto rows = model.forward({&pass, 1});
-    logits.assign(rows.begin(), rows.end());
-  }
-  return logits;
-}
-
 TEST(ThinK, PrunesAndAttendsAsKvpress) {
   Transformer model = testing::tiny_model(1, {.weights = kernels::DType::f32, .cache = kernels::DType::f32});
   const json prompts = testing::golden("thin_k.json")["prompts"];
@@ -44,7 +33,7 @@ TEST(ThinK, PrunesAndAttendsAsKvpress) {
           EXPECT_EQ(channels, testing::positions_of(one["channels"][layer][head])) << "layer " << layer;
         }
       }
-      const std::vector<float> logits = forced_logits(model, cache, forced);
+      const std::vector<float> logits = testing::forced_logits(model, cache, forced);
       const auto expected = one["logits"].get<std::vector<float>>();
       ASSERT_EQ(logits.size(), expected.size());
       for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(logits[i], expected[i], 3e-4) << "token " << i;
@@ -77,7 +66,7 @@ TEST(ThinK, CopiesAreTheSameEntries) {
   KvCache copy = cache.clone();
   EXPECT_EQ(copy.bytes(), cache.bytes());
   EXPECT_EQ(copy.layers[1].segments().front()->positions(1), cache.layers[1].segments().front()->positions(1));
-  EXPECT_EQ(forced_logits(model, copy, {3, 5}), forced_logits(model, cache, {3, 5}));
+  EXPECT_EQ(testing::forced_logits(model, copy, {3, 5}), testing::forced_logits(model, cache, {3, 5}));
 }
 
 TEST(ThinK, RefusesAMethodThatActsWhileDecodingInFrontOfIt) {
