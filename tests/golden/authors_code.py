@@ -21,3 +21,16 @@ def module_of(path, stubs=(), edits=()):
     for name in stubs:
         del sys.modules[name]
     return module
+
+
+def package_of(folder, name):
+    """Makes a package of the authors' importable without what its own __init__ imports."""
+    package = types.ModuleType(name)
+    package.__path__ = [str(pathlib.Path(folder) / name.replace(".", "/"))]
+    sys.modules[name] = package
+
+
+def sparse_attention_hub(folder):
+    """Makes the maskers of a clone of xAlg-ai/sparse-attention-hub importable, without its adapters and tuning."""
+    package_of(folder, "sparse_attention_hub")
+    sys.modules["ray"] = types.SimpleNamespace(tune=types.SimpleNamespace(grid_search=list))

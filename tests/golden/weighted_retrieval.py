@@ -1,9 +1,10 @@
 """Attention of retrieval methods whose entries have weights, by their authors' code, for
-tests/methods/retrieval/{magicpig,retroinfer,sparq}_test.cpp.
+tests/methods/retrieval/{magicpig,retroinfer,sparq,vattention}_test.cpp.
 
-    pip install torch transformers triton
+    pip install torch transformers triton scipy
     git clone https://github.com/Infini-AI-Lab/MagicPIG && git clone https://github.com/microsoft/RetrievalAttention
     git clone https://github.com/graphcore-research/llm-inference-research
+    git clone https://github.com/xAlg-ai/sparse-attention-hub
     TRITON_INTERPRET=1 python tests/golden/weighted_retrieval.py FOLDER_OF_CLONES [METHOD...]
 
 Writes weighted_retrieval/NAME.json. Keys, values and queries are drawn by harness/core/random.h's rule, so the test holds
@@ -13,7 +14,7 @@ n entries and the step's own.
 
 Run as they are: MagicPIG's SimCache (ac9aa36), the reference of its CPU code, over its second layer, with our normal
 numbers as directions, the same for both heads as in its models/attnserver.py, and in float64; SparQ's AnnAttention
-(ead9b6a); RetroInfer's segment_k_means in triton's interpreter, its sizes of config.py with segments of `segment`
+(ead9b6a); sparse-attention-hub's maskers and attention (1a048c9), which draw by our rule; RetroInfer's segment_k_means in triton's interpreter, its sizes of config.py with segments of `segment`
 entries, and sparse_attention_gpu of retroinfer_cache_gpu.py (6b1228c), whose CUDA kernels are restated in torch:
 batch_gemm_softmax as its test does, copies as loops, and weighted_flash_decoding as a softmax whose sum weighs each
 cluster by its size. Written for torch 2.11, transformers 5.2, triton 3.6.
@@ -30,7 +31,7 @@ from typing import Any, List, Optional, Tuple, Union, cast
 
 import numpy as np
 import torch
-from authors_code import module_of
+from authors_code import module_of, sparse_attention_hub
 from by_method import write
 from random_stream import uniform
 
@@ -173,10 +174,49 @@ def retroinfer(folder):
     return cases
 
 
+def vattention(folder):
+    sparse_attention_hub(folder / "sparse-attention-hub")
+    from sparse_attention_hub.sparse_attention.research_attention import ResearchAttention, ResearchAttentionConfig
+    from sparse_attention_hub.sparse_attention.research_attention.maskers import fixed, sampling
+    from sparse_attention_hub.sparse_attention.research_attention.maskers.sampling.implementations import adaptive_sampling
+
+    cases, sampled = [], adaptive_sampling.create_sampling_mask_with_per_head_budget
+    for n, sinks, window, heavy, base, epsilon, delta, seed in [
+            (400, 8, 16, 0.05, 0.1, 0.25, 0.25, 1), (300, 4, 32, 0.02, 0.05, 0.1, 0.05, 2), (600, 1, 1, 0.01, 0.02, 0.4, 0.3, 3),
+            (90, 16, 24, 0.1, 0.1, 0.05, 0.05, 4)]:
+        keys, values, q = entries(n, seed)
+        counts, taken = [], [0] * Q_HEADS  # of draws: wanted now, made before
+
+        def randint(low, high, size, **_):
+            rows = []
+            for head, count in enumerate(counts or [size[-1]] * Q_HEADS):
+                draws = uniform(0, f"vattention 0 {head} {n}", taken[head] + count)[taken[head]:]
+                rows.append(low + torch.tensor((draws * (high - low)).astype(np.int64)))
+                taken[head] += count
+            return torch.cat(rows).view(*size)
+
+        def sample(budgets, *arguments, **named):
+            counts[:] = budgets.flatten().tolist()
+            return sampled(budgets, *arguments, **named)
+
+        adaptive_sampling.create_sampling_mask_with_per_head_budget, usual, torch.randint = sample, torch.randint, randint
+        attention = ResearchAttention.create_from_config(ResearchAttentionConfig(masker_configs=[
+            fixed.SinkMaskerConfig(sink_size=sinks), fixed.LocalMaskerConfig(window_size=window), fixed.OracleTopKConfig(heavy_size=heavy),
+            adaptive_sampling.AdaptiveSamplingMaskerConfig(base_rate_sampling=base, epsilon=epsilon, delta=delta, init_offset=sinks,
+                                                           local_offset=window)]))
+        out, _ = attention.custom_attention(types.SimpleNamespace(training=False), q, keys, values, None, 1 / math.sqrt(DIM), 0.0, {},
+                                            layer_idx=0)
+        torch.randint = usual
+        print("vattention:", n, "entries,", counts, "draws")
+        cases.append(case({"name": "vattention", "sinks": sinks, "window": window, "heavy": heavy, "base": base, "epsilon": epsilon,
+                           "delta": delta}, n, seed, out))
+    return cases
+
+
 if __name__ == "__main__":
     clones = pathlib.Path(sys.argv[1])
     made_by = "tests/golden/weighted_retrieval.py, torch " + torch.__version__
-    for part in (magicpig, sparq, retroinfer):
+    for part in (magicpig, sparq, retroinfer, vattention):
         if sys.argv[2:] and part.__name__ not in sys.argv[2:]:
             continue
         write(__file__, part.__name__, {"made_by": made_by, "cases": part(clones)})

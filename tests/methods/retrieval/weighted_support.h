@@ -1,5 +1,5 @@
 #pragma once
-// A step's attention under a retrieval method whose entries have weights, and what its authors' code gives
+// A step's attention under a method whose entries have weights, and what its authors' code gives
 // (tests/golden/weighted_retrieval.py).
 
 #include "harness/cache/attend_plan.h"
@@ -12,14 +12,14 @@ class WeightedStep {
  public:
   static constexpr LayerShape kShape = RetrievalRequest::kShape;
 
-  WeightedStep(const nlohmann::json& spec, int64_t n, uint64_t seed)
+  WeightedStep(const nlohmann::json& spec, int64_t n, uint64_t seed, const LayerObservations& seen = {})
       : method_(make_method(spec, "test")), cache_(1, kShape) {
     constexpr int64_t kRow = RetrievalRequest::kRow;
     LayerCache& layer = cache_.layers[0];
     layer.append(random_floats(n * kRow, "keys", seed).data(), random_floats(n * kRow, "values", seed).data(), n, kRow,
                  0);
     LayerContext context = view(n);
-    method_->compress(context, {});
+    method_->compress_all({&context, 1}, {&seen, 1});
     layer.append(random_floats(kRow, "more keys", seed).data(), random_floats(kRow, "more values", seed).data(), 1,
                  kRow, n);
     q_ = random_floats(RetrievalRequest::kQuery, "q", seed);
