@@ -58,10 +58,15 @@ class Compressing {
 };
 
 TEST(DeviceCodecs, WhatIsPutTogetherIsAttendedToAndFollowsStepByStep) {
-  const std::vector<json> specs{
-      {{"name", "gear"}, {"group_size", 16}, {"buffer", 16}},        {{"name", "kvquant"}, {"bits", 3}},
-      {{"name", "rotatekv"}, {"bits", 4}, {"massive", 0}},           {{"name", "turboquant"}, {"variant", "prod"}},
-      {{"name", "quantspec_kv"}, {"group_size", 16}, {"buffer", 4}}, {{"name", "minicache"}, {"retained", 0.2}}};
+  const std::vector<json> specs{{{"name", "gear"}, {"group_size", 16}, {"buffer", 16}},
+                                {{"name", "kvquant"}, {"bits", 3}},
+                                {{"name", "rotatekv"}, {"bits", 4}, {"massive", 0}},
+                                {{"name", "turboquant"}, {"variant", "prod"}},
+                                {{"name", "fp4"}},
+                                {{"name", "fp4"}, {"residual_length", 16}},
+                                {{"name", "oscar"}, {"group_size", 16}, {"residual_length", 16}},
+                                {{"name", "quantspec_kv"}, {"group_size", 16}, {"buffer", 4}},
+                                {{"name", "minicache"}, {"retained", 0.2}}};
   constexpr int64_t kPrompt = 200, kSteps = 24;
   const std::vector<int32_t> tokens = tiny_prompt(kPrompt + kSteps);
   for (const json& spec : specs) {
