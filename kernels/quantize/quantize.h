@@ -29,7 +29,7 @@ namespace kvarena::kernels {
 /// Rules for a group's scale s and zero lo, from its numbers x. L = 2^bits - 1.
 enum class QuantRule : uint8_t {
   minimum,      // lo = min x, s = (max x - lo) / L (Liu et al., KIVI, arXiv 2402.02750)
-  midpoint,     // 1 bit: lo = (3 min + max) / 4, s = (max - min) / 2 (Jie et al., SpeCache, arXiv 2503.16163)
+  midpoint,     // s = (max - min) / 2^bits, lo = min + s / 2 (Jie et al., SpeCache, arXiv 2503.16163, with 1 bit)
   zero_point,   // s as minimum, z = -min / s, code = round(x / s + z), lo = -s z (Lin et al., QServe, arXiv 2405.04532)
   whole_zero,   // s as minimum, z = round(-min / s), code = round(x / s) + z, lo = -s z (Su et al., arXiv 2501.16383)
   absmax,       // s = max |x| / largest level, lo = 0

@@ -204,7 +204,6 @@ void require_valid(const PackedEntries& p) {
   const QuantFormat& f = p.format;
   require((f.bits >= 1 && f.bits <= 5) || f.bits == 8, "quantize: bits must be 1-5 or 8");
   require(f.meta != DType::f32, "quantize: scale and zero are stored in 16 bits");
-  require(f.rule != QuantRule::midpoint || f.bits == 1, "quantize: midpoint style is for 1 bit");
   require(f.levels != Levels::codebook || f.codebook != nullptr, "quantize: a codebook is missing");
   require(p.head_dim > 0 && p.head_dim % kCell == 0 && p.head_dim <= 1024,
           "quantize: head_dim must be a multiple of 16 and at most 1024");

@@ -77,8 +77,9 @@ GroupMeta by_offset(const Group& group, const QuantFormat& format, uint8_t* code
   const auto [low, high] = range_of(group, format.clip);
   const bool midpoint = format.rule == QuantRule::midpoint;
   GroupMeta meta;
-  meta.zero = rounded(midpoint ? (3 * low + high) / 4 : low, format.meta);
-  meta.scale = rounded(midpoint ? (high - low) / 2 : (high - low) / top_code(format), format.meta);
+  const float parts = top_code(format) + 1;
+  meta.zero = rounded(midpoint ? ((2 * parts - 1) * low + high) / (2 * parts) : low, format.meta);
+  meta.scale = rounded((high - low) / (midpoint ? parts : top_code(format)), format.meta);
   if (meta.scale == 0) return constant_group(group, format, codes);
   quantize_given(group.x, group.count, group.stride, format, meta, codes);
   return meta;

@@ -135,8 +135,9 @@ __device__ inline GroupCoder code_range(const DeviceGroup& group, const QuantFor
   }
   if (format.rule == QuantRule::minimum || format.rule == QuantRule::midpoint) {
     const bool midpoint = format.rule == QuantRule::midpoint;
-    const float zero = rounded_meta(midpoint ? (3 * low + high) / 4 : low, format.meta);
-    const float scale = rounded_meta(midpoint ? (high - low) / 2 : steps, format.meta);
+    const float parts = top_code(format) + 1;
+    const float zero = rounded_meta(midpoint ? ((2 * parts - 1) * low + high) / (2 * parts) : low, format.meta);
+    const float scale = rounded_meta(midpoint ? (high - low) / parts : steps, format.meta);
     return scale == 0 ? constant : GroupCoder{Kind::given, scale, zero, scale, zero};
   }
   const bool whole = format.rule == QuantRule::whole_zero;

@@ -17,6 +17,7 @@ std::vector<QuantFormat> formats() {
   static const std::vector<float> codebook{-1.5f, -0.4f, 0.4f, 1.5f};
   std::vector<QuantFormat> all{
       {.bits = 1, .meta = DType::f16, .rule = QuantRule::midpoint},
+      {.bits = 3, .rule = QuantRule::midpoint},
       {.bits = 2, .rule = QuantRule::zero_point},
       {.bits = 4, .meta = DType::f16, .rule = QuantRule::whole_zero},
       {.bits = 4, .rule = QuantRule::absmax, .first_level = -8, .clip = 0.9f},
