@@ -65,6 +65,8 @@ TEST(DeviceCodecs, WhatIsPutTogetherIsAttendedToAndFollowsStepByStep) {
                                 {{"name", "fp4"}},
                                 {{"name", "fp4"}, {"residual_length", 16}},
                                 {{"name", "oscar"}, {"group_size", 16}, {"residual_length", 16}},
+                                {{"name", "kvarn"}, {"group", 16}, {"sinks", 0}},
+                                {{"name", "polarquant"}, {"group_size", 16}},
                                 {{"name", "quantspec_kv"}, {"group_size", 16}, {"buffer", 4}},
                                 {{"name", "minicache"}, {"retained", 0.2}}};
   constexpr int64_t kPrompt = 200, kSteps = 24;

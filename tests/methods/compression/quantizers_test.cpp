@@ -36,6 +36,8 @@ std::vector<Case> cases() {
           {{{"name", "quarot_kv"}, {"bits", 3}}, 3.5},
           {{{"name", "qserve_kv4"}, {"smooth_alpha", 0}}, 4.5},
           {{{"name", "oscar"}, {"residual_length", 32}}, 3 + 0.5 / 8},  // a length of a token's keys
+          {{{"name", "kvarn"}, {"group", 32}, {"sinks", 0}}, (5.25 + 3) / 2},
+          {{{"name", "polarquant"}, {"group_size", 32}}, 5},
           {{{"name", "kvtuner"}, {"bits", {8}}, {"value_bits", {4}}, {"residual_length", 32}}, 7},
           {{{"name", "kvtuner"}, {"base", "per_token"}, {"bits", {2}}}, 2.5},
           {{{"name", "turboquant"}}, 3.5 + 0.25},

@@ -1,11 +1,7 @@
 #pragma once
 // Decoded entries against fixtures of tests/golden/tile_quantizers.py.
 
-#include <cmath>
-#include <nlohmann/json.hpp>
-
-#include "tests/methods/compression/packed_layer.h"
-#include "tests/support/golden.h"
+#include "tests/methods/compression/decoded_entries.h"
 
 namespace kvarena::testing {
 
@@ -25,8 +21,8 @@ inline std::vector<float> tile_rows(const char* what) {
 
 /// Compares every case of tile_quantizers/METHOD.json. What is stored in f16 is off by at most 2^-11 of itself, and is
 /// multiplied up to twice; a wrong code of 4 bits in one number of a rotated row would move all of them by a 1/80 of
-/// the range.
-inline void expect_golden_tiles(const std::string& method_name) {
+/// the range. Where a token's zero point is stored before the rotation is undone, its error gathers (gathered_unit).
+inline void expect_golden_tiles(const std::string& method_name, bool rotated_offset = false) {
   const nlohmann::json cases = golden("tile_quantizers/" + method_name + ".json")["cases"];
   ASSERT_EQ(cases.size(), 2);
   for (const nlohmann::json& c : cases) {
@@ -45,8 +41,10 @@ inline void expect_golden_tiles(const std::string& method_name) {
           const int64_t first = 32 * row[1].get<int64_t>();
           double largest = 0;
           for (const double x : want) largest = std::max(largest, std::fabs(x));
-          for (int64_t i = 0; i < 32; ++i)
-            ASSERT_NEAR((*got)[first + i], want[i], 0x1p-9 * largest) << c["method"] << name << row[1] << " " << i;
+          for (int64_t i = 0; i < 32; ++i) {
+            const double allowed = rotated_offset ? gathered_unit(want, i, 32) : 0x1p-9 * largest;
+            ASSERT_NEAR((*got)[first + i], want[i], allowed) << c["method"] << name << row[1] << " " << i;
+          }
         }
       }
     }
