@@ -43,6 +43,13 @@ struct ScaleEntries {
   EntryReader<kernels::RowScale> read;
 };
 
+/// A scale for each channel of all heads, the same for `tile` consecutive entries. Reads tiles, [kv_heads * head_dim]
+/// each.
+struct ScaleTiles {
+  int64_t tile = 0;
+  EntryReader<kernels::RowScale> read;
+};
+
 /// Numbers that take the place of what is there.
 struct SparseOverride {
   struct Numbers {
@@ -87,6 +94,9 @@ struct PermuteChannels {
   ChannelReader<int32_t> read;
 };
 
+/// Channels c and c + head_dim / 2 of each head are a length and an angle; they become its coordinates.
+struct FromPolar {};
+
 /// Keys turn to their positions: channels c and c + frequencies.size() of each head.
 struct RotateKeys {
   std::shared_ptr<const std::vector<double>> frequencies;  // radians per position
@@ -94,7 +104,7 @@ struct RotateKeys {
 };
 
 using DequantOp = std::variant<AddCodes, ScaleChannels, ScaleEntries, SparseOverride, AddProducts, AddSketch,
-                               UndoTransform, HadamardBlocks, PermuteChannels, RotateKeys>;
+                               UndoTransform, HadamardBlocks, PermuteChannels, RotateKeys, ScaleTiles, FromPolar>;
 
 template <class... Steps>
 [[nodiscard]] std::vector<DequantOp> in_order(Steps&&... steps) {

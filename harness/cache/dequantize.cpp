@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 
 #include "harness/cache/consecutive_runs.h"
@@ -95,6 +96,19 @@ void apply(const ScaleEntries& step, const ChunkSide& side) {
       for (int64_t c = 0; c < side.head_dim; ++c, x += kCell) {
         for (int64_t i = 0; i < kCell; ++i) x[i] = x[i] * factor[i] + offset[i];
       }
+    }
+  }
+}
+
+void apply(const ScaleTiles& step, const ChunkSide& side) {
+  const int64_t first = side.first / step.tile, d = side.head_dim, stride = side.channel_stride();
+  std::vector<kernels::RowScale> scales;
+  step.read(first, (side.first + side.count - 1) / step.tile + 1 - first, scales);
+  for (int64_t i = 0; i < side.count; ++i) {
+    const kernels::RowScale* by = &scales[((side.first + i) / step.tile - first) * side.width()];
+    for (int64_t h = 0; h < side.kv_heads; ++h, by += d) {
+      float* const x = side.entry(h, i);
+      for (int64_t c = 0; c < d; ++c) x[c * stride] = x[c * stride] * by[c].factor + by[c].offset;
     }
   }
 }
@@ -238,6 +252,20 @@ void apply(const PermuteChannels& step, const ChunkSide& side) {
     }
   }
   std::swap(*side.cells, *side.spare);
+}
+
+void apply(const FromPolar& /*step*/, const ChunkSide& side) {
+  const int64_t stride = side.channel_stride(), half = side.head_dim / 2;
+  for (int64_t i = 0; i < side.count; ++i) {
+    for (int64_t h = 0; h < side.kv_heads; ++h) {
+      float* const x = side.entry(h, i);
+      for (int64_t c = 0; c < half; ++c) {
+        const float length = x[c * stride], angle = x[(c + half) * stride];
+        x[c * stride] = length * std::cos(angle);
+        x[(c + half) * stride] = length * std::sin(angle);
+      }
+    }
+  }
 }
 
 void apply(const RotateKeys& step, const ChunkSide& side) {

@@ -37,8 +37,7 @@ QuantizedSegment::QuantizedSegment(const LayerShape& shape, const QuantizedForma
 QuantizedSegment::SideBytes QuantizedSegment::bytes_of(CellKind kind, int64_t entries) const {
   const kernels::QuantFormat& format = kind == CellKind::keys ? format_.keys : format_.values;
   constexpr int64_t kDword = sizeof(uint32_t);
-  constexpr int64_t kMeta = sizeof(uint16_t);
-  const int64_t meta = kMeta * kernels::packed_meta_count(kind, entries, shape().head_dim, format);
+  const int64_t meta = kernels::meta_size(format) * kernels::packed_meta_count(kind, entries, shape().head_dim, format);
   return {.codes = kDword * kernels::packed_code_dwords(entries, shape().head_dim, format.bits),
           .scale = kernels::stores_scale(format) ? meta : 0,
           .zero = kernels::stores_zero(format) ? meta : 0};

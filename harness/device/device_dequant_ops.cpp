@@ -95,6 +95,31 @@ class DeviceScaleEntries final : public DeviceDequantOp {
   GrowingArray<RowScale> scales_;  // [entries, heads], or [entries]
 };
 
+class DeviceScaleTiles final : public DeviceDequantOp {
+ public:
+  DeviceScaleTiles(const ScaleTiles& op, int64_t width) : tile_(op.tile), width_(width) {}
+  void follow(const DequantOp& op, int64_t /*before*/, int64_t after, UploadBatch& uploads) override {
+    const int64_t have = scales_.count() / width_, need = (after + tile_ - 1) / tile_;
+    std::vector<RowScale> scales;
+    std::get<ScaleTiles>(op).read(have, need - have, scales);
+    scales_.append(scales.data(), std::ssize(scales), uploads);
+  }
+  void apply(RowsAtWork& work, int64_t first, CudaScratch& /*scratch*/, CudaStream stream) const override {
+    kernels::scale_tiles_cuda(work.rows, first, tile_, scales_.data(), stream);
+  }
+  [[nodiscard]] int64_t bytes() const override { return scales_.bytes(); }
+
+ private:
+  int64_t tile_, width_;
+  GrowingArray<RowScale> scales_;  // [tiles, width]
+};
+
+class DeviceFromPolar final : public DeviceDequantOp {
+  void apply(RowsAtWork& work, int64_t /*first*/, CudaScratch& /*scratch*/, CudaStream stream) const override {
+    kernels::from_polar_cuda(work.rows, stream);
+  }
+};
+
 class DeviceSparseOverride final : public DeviceDequantOp {
  public:
   void follow(const DequantOp& op, int64_t before, int64_t after, UploadBatch& uploads) override {
@@ -278,6 +303,7 @@ struct StepMaker {
   Made operator()(const AddCodes& op) const { return std::make_unique<DeviceAddCodes>(op); }
   Made operator()(const ScaleChannels& /*op*/) const { return std::make_unique<DeviceScaleChannels>(); }
   Made operator()(const ScaleEntries& op) const { return std::make_unique<DeviceScaleEntries>(op); }
+  Made operator()(const ScaleTiles& op) const { return std::make_unique<DeviceScaleTiles>(op, heads * head_dim); }
   Made operator()(const SparseOverride& /*op*/) const { return std::make_unique<DeviceSparseOverride>(); }
   Made operator()(const AddProducts& /*op*/) const { return std::make_unique<DeviceAddProducts>(); }
   Made operator()(const AddSketch& op) const { return std::make_unique<DeviceAddSketch>(op, heads, head_dim); }
@@ -287,6 +313,7 @@ struct StepMaker {
   }
   Made operator()(const HadamardBlocks& op) const { return std::make_unique<DeviceHadamardBlocks>(op.run); }
   Made operator()(const PermuteChannels& /*op*/) const { return std::make_unique<DevicePermuteChannels>(); }
+  Made operator()(const FromPolar& /*op*/) const { return std::make_unique<DeviceFromPolar>(); }
   Made operator()(const RotateKeys& op) const {
     return std::make_unique<DeviceRotateKeys>(heads, shared->rotation(*op.frequencies));
   }

@@ -13,7 +13,7 @@ struct SideBytes {
 SideBytes bytes_of(const PackedEntries& side, int64_t entries) {
   const kernels::QuantFormat& format = side.format;
   return {.codes = kernels::packed_code_dwords(entries, side.head_dim, format.bits) * int64_t{sizeof(uint32_t)},
-          .meta = packed_meta_count(side.kind, entries, side.head_dim, format) * int64_t{sizeof(uint16_t)}};
+          .meta = packed_meta_count(side.kind, entries, side.head_dim, format) * meta_size(format)};
 }
 
 /// In front of everything that packing more than `entries` writes: whole cells of codes, whole groups.

@@ -45,7 +45,7 @@ RotaryKeys rotary_keys(const LayerContext& layer) {
 DType meta_type(const LayerShape& shape) { return shape.dtype == DType::bf16 ? DType::bf16 : DType::f16; }
 
 CodecMethod::CodecMethod(std::string name, std::unique_ptr<Codec> codec)
-    : PartMethod(std::move(codec)), name_(std::move(name)) {}
+    : PartMethod(std::move(codec)), name_(std::move(name)), sinks_(part_->default_sinks()) {}
 
 void CodecMethod::parameters(ParameterVisitor& p) {
   part_->parameters(p);

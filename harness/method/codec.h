@@ -39,6 +39,8 @@ class Codec : public MethodPart {
   [[nodiscard]] virtual int64_t key_residual() const { return 0; }
   /// Exactly this many newest values stay in 16 bits (all while there are fewer).
   [[nodiscard]] virtual int64_t value_residual() const { return 0; }
+  /// First entries that stay in 16 bits when the settings do not say.
+  [[nodiscard]] virtual int64_t default_sinks() const { return 0; }
   /// Whether a single query attends to view() in place of the layer's segments.
   [[nodiscard]] virtual bool has_views() const { return false; }
   [[nodiscard]] virtual std::unique_ptr<Segment> view(const LayerCache& /*cache*/) const { return nullptr; }

@@ -2,6 +2,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/bench/bench.h"
+#include "kernels/quantize/fp4.h"
 
 namespace kvarena::kernels {
 namespace {
@@ -122,10 +123,19 @@ QuantFormat rotated(int bits, int64_t head_dim) {
 QuantFormat e4m3() {
   return {.bits = 8, .group_size = 64, .rule = QuantRule::absmax, .levels = Levels::e4m3, .token_groups = true};
 }
+QuantFormat e2m1(QuantRule rule, int64_t group_size) {
+  return {.bits = 4,
+          .group_size = group_size,
+          .rule = rule,
+          .levels = Levels::codebook,
+          .codebook = kLevelsE2M1,
+          .token_groups = true};
+}
 
 void attend_packed(benchmark::State& state, Shape shape, const QuantFormat& format) {
   const int64_t entries = state.range(0), q_len = state.range(1);
-  const int64_t meta = (stores_scale(format) ? 16 : 0) + (stores_zero(format) ? 16 : 0);  // bits a group
+  const int64_t stored = (stores_scale(format) ? 1 : 0) + (stores_zero(format) ? 1 : 0);
+  const int64_t meta = 8 * meta_size(format) * stored;  // bits a group
   const int64_t bytes =
       2 * entries * shape.kv_heads * shape.head_dim * (format.bits * format.group_size + meta) / format.group_size / 8;
   const int64_t copies = bench::copies_for(bytes);
@@ -184,6 +194,8 @@ BENCHMARK_CAPTURE(attend_packed, smol / blocks of 32 4bit, kSmol, token(4, 32))-
 BENCHMARK_CAPTURE(attend_packed, smol / codebook 4bit, kSmol, rotated(4, 64))->Args({4096, 1})->UseRealTime();
 BENCHMARK_CAPTURE(attend_packed, smol / codebook 3bit, kSmol, rotated(3, 64))->Args({4096, 1})->UseRealTime();
 BENCHMARK_CAPTURE(attend_packed, smol / e4m3, kSmol, e4m3())->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / nvfp4, kSmol, e2m1(QuantRule::nv, 16))->Args({4096, 1})->UseRealTime();
+BENCHMARK_CAPTURE(attend_packed, smol / mxfp4, kSmol, e2m1(QuantRule::mx, 32))->Args({4096, 1})->UseRealTime();
 BENCHMARK_CAPTURE(attend_packed, llama / codebook 4bit, kLlama, rotated(4, 128))->Args({4096, 1})->UseRealTime();
 BENCHMARK_CAPTURE(attend_indexed, smol / bf16, kSmol, DType::bf16)
     ->Args({32768, 2048, 16})

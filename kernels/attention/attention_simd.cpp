@@ -322,11 +322,7 @@ void value_chunk(const ChunkArgs& args, Span seen) {
   const int64_t border = first_unpacked(args);
   if (border > seen.low) {
     const int64_t end = min_of(border, seen.high);
-    if (args.packed_values->format.meta == DType::bf16) {
-      value_packed<BF16>(args, seen.low, end);
-    } else {
-      value_packed<F16>(args, seen.low, end);
-    }
+    with_meta(args.packed_values->format, [&](auto meta) { value_packed<decltype(meta)>(args, seen.low, end); });
   }
   int64_t begin = max_of(seen.low, border);
   if constexpr (kRounded<T>) {

@@ -105,8 +105,8 @@ KVARENA_INLINE void weigh_cell(const ChunkArgs& args, const Touch& touch, int t,
     const SeenLanes lanes = seen_lanes(args, touch, row, limit);
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t meta = (touch.cell * groups + g) * kCell, at = to.at(g, row);
-      const F32x16 scale = values.scale != nullptr ? load16(M{}, values.scale + meta) : set16(1);
-      const F32x16 zero = values.zero != nullptr ? load16(M{}, values.zero + meta) : zero16();
+      const F32x16 scale = meta_lanes<M>(values.scale, meta, 1);
+      const F32x16 zero = meta_lanes<M>(values.zero, meta, 0);
       float* z = zeros + (row * groups + g) * kLanes;
       F32x16 w = mul(lanes.p, scale), sum = fma(lanes.p, fma(level, scale, zero), load16(z));
       if (!lanes.all) {  // what lies beyond the last entry may be NaN
@@ -186,8 +186,8 @@ KVARENA_INLINE void weigh_whole_block(const ChunkArgs& args, const Touch* touche
       const int64_t meta = (touches[t].cell * groups + g) * kCell, later = meta + kAheadCells * groups * kCell;
       if (values.scale != nullptr) fetch(values.scale + later);
       if (values.zero != nullptr) fetch(values.zero + later);
-      const F32x16 zero = values.zero != nullptr ? load16(M{}, values.zero + meta) : zero16();
-      scale[t] = values.scale != nullptr ? load16(M{}, values.scale + meta) : set16(1);
+      const F32x16 zero = meta_lanes<M>(values.zero, meta, 0);
+      scale[t] = meta_lanes<M>(values.scale, meta, 1);
       middle[t] = fma(set16(shift.level), scale[t], zero);
     }
     for (int64_t row = 0; row < args.rows; ++row) {

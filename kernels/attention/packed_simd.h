@@ -93,9 +93,10 @@ void packed_value_rows(const ChunkArgs& args, int64_t channel, int64_t entries, 
 
 /// The listed lanes of 16 scales or zeros, moved together.
 template <class M>
-KVARENA_INLINE F32x16 listed_meta(const uint16_t* meta, const ChunkArgs& args, const Touch& touch) {
-  const F32x16 all = load16(M{}, meta);
-  if (touch.count == kCell) return all;
+KVARENA_INLINE F32x16 listed_meta(const uint16_t* meta, int64_t at, float absent, const ChunkArgs& args,
+                                  const Touch& touch) {
+  const F32x16 all = meta_lanes<M>(meta, at, absent);
+  if (meta == nullptr || touch.count == kCell) return all;
   alignas(64) float lanes[kLanes] = {};
   store_listed(lanes, args.index, args.first, touch, all);
   return load16(lanes);
@@ -169,8 +170,8 @@ void scale_weights(const ChunkArgs& args, const Touch& touch, int64_t limit, flo
   const int64_t groups = args.value_dim / values.format.group_size;
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t at = (touch.cell * groups + g) * kCell;
-    const F32x16 scale = values.scale != nullptr ? listed_meta<M>(values.scale + at, args, touch) : set16(1);
-    const F32x16 zero = values.zero != nullptr ? listed_meta<M>(values.zero + at, args, touch) : zero16();
+    const F32x16 scale = listed_meta<M>(values.scale, at, 1, args, touch);
+    const F32x16 zero = listed_meta<M>(values.zero, at, 0, args, touch);
     for (int64_t row = 0; row < args.rows; ++row) {
       const int64_t low = args.low[row] - touch.position, high = min_of(args.high[row], limit) - touch.position;
       const Mask16 seen = and_not(first_lanes(min_of(high, touch.count)), first_lanes(low));

@@ -26,6 +26,23 @@ __global__ void __launch_bounds__(kThreads) scale_entries_kernel(EntryRows rows,
 }
 
 __global__ void __launch_bounds__(kThreads)
+    scale_tiles_kernel(EntryRows rows, int64_t first, int64_t tile, const RowScale* scales) {
+  float* const x = rows.x + blockIdx.x * rows.width();
+  const RowScale* const own = scales + (first + blockIdx.x) / tile * rows.width();
+  for (int64_t c = threadIdx.x; c < rows.width(); c += kThreads) x[c] = scaled(x[c], own[c]);
+}
+
+__global__ void __launch_bounds__(kThreads) from_polar_kernel(EntryRows rows) {
+  const int64_t half = rows.head_dim / 2;
+  for (int64_t i = threadIdx.x; i < rows.heads * half; i += kThreads) {
+    float* const x = rows.x + blockIdx.x * rows.width() + i / half * rows.head_dim + i % half;
+    const float length = x[0], angle = x[half];
+    x[0] = length * cosf(angle);
+    x[half] = length * sinf(angle);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
     place_numbers_kernel(EntryRows rows, const int32_t* starts, const PlacedNumber* numbers) {
   float* const x = rows.x + blockIdx.x * rows.width();
   const int32_t end = starts[blockIdx.x + 1];
@@ -97,6 +114,12 @@ void scale_channels_cuda(const EntryRows& rows, const RowScale* scales, CudaStre
 void scale_entries_cuda(const EntryRows& rows, const RowScale* scales, bool shared, CudaStream stream) {
   launch_rows(scale_entries_kernel, rows, stream, scales, shared);
 }
+
+void scale_tiles_cuda(const EntryRows& rows, int64_t first, int64_t tile, const RowScale* scales, CudaStream stream) {
+  launch_rows(scale_tiles_kernel, rows, stream, first, tile, scales);
+}
+
+void from_polar_cuda(const EntryRows& rows, CudaStream stream) { launch_rows(from_polar_kernel, rows, stream); }
 
 void place_numbers_cuda(const EntryRows& rows, const int32_t* starts, const PlacedNumber* numbers, CudaStream stream) {
   launch_rows(place_numbers_kernel, rows, stream, starts, numbers);

@@ -27,6 +27,10 @@ void scale_channels_cuda(const EntryRows& rows, const RowScale* scales, CudaStre
 /// Applies one RowScale an entry and head, fused: scales [count, heads], or [count] where `shared` by all heads.
 void scale_entries_cuda(const EntryRows& rows, const RowScale* scales, bool shared, CudaStream stream);
 
+/// Applies one RowScale a channel of the tile that an entry lies in, fused: scales [tiles, width]; row i is entry
+/// first + i.
+void scale_tiles_cuda(const EntryRows& rows, int64_t first, int64_t tile, const RowScale* scales, CudaStream stream);
+
 /// Overwrites channels of entry i with numbers[starts[i]] .. numbers[starts[i + 1] - 1]. starts [count + 1].
 void place_numbers_cuda(const EntryRows& rows, const int32_t* starts, const PlacedNumber* numbers, CudaStream stream);
 
@@ -51,6 +55,9 @@ struct SignedRows {
   float factor = 1;                   // on lengths
 };
 void add_signed_rows_cuda(const EntryRows& rows, const SignedRows& what, CudaStream stream);
+
+/// Channels c and c + head_dim / 2 of each head, a length and an angle, become the pair's coordinates.
+void from_polar_cuda(const EntryRows& rows, CudaStream stream);
 
 /// Rotary rotation: channels c and c + half of each head by the angle of the entry's position.
 struct RowRotation {

@@ -2,6 +2,7 @@
 // Codes of packed entries on the device: cutting them out of their planes, and what they stand for.
 
 #include "kernels/cuda/numbers.cuh"
+#include "kernels/quantize/fp4.h"
 #include "kernels/quantize/quantize.h"
 
 namespace kvarena::kernels {
@@ -27,20 +28,27 @@ __device__ __forceinline__ void load_codes(const uint32_t* planes, int bit, int 
   for (uint32_t& code : codes) code &= mask;
 }
 
+__device__ __forceinline__ float e4m3_at(uint32_t code) {
+  if ((code & 0x7fu) == 0x7fu) return __uint_as_float(0x7fc00000u);
+  return 256 * F16::widen(static_cast<uint16_t>((code & 0x80u) << 8 | (code & 0x7fu) << 7));
+}
+
 /// level_of() of quantize.h.
 __device__ __forceinline__ float level_at(const QuantFormat& format, uint32_t code) {
   switch (format.levels) {
     case Levels::uniform: return static_cast<float>(static_cast<int>(code) + format.first_level);
     case Levels::codebook: return format.codebook[code];
-    case Levels::e4m3:
-      if ((code & 0x7fu) == 0x7fu) return __uint_as_float(0x7fc00000u);
-      return 256 * F16::widen(static_cast<uint16_t>((code & 0x80u) << 8 | (code & 0x7fu) << 7));
+    case Levels::e4m3: return e4m3_at(code);
     case Levels::e5m2: return F16::widen(static_cast<uint16_t>(code << 8));
   }
   return 0;
 }
 
 __device__ __forceinline__ float scale_at(const PackedEntries& packed, int64_t at) {
+  if (has_byte_scales(packed.format)) {
+    const uint8_t byte = reinterpret_cast<const uint8_t*>(packed.scale)[at];
+    return packed.format.rule == QuantRule::mx ? e8m0_to_f32(byte) : e4m3_at(byte);
+  }
   return packed.scale == nullptr ? 1.0f : load_meta(packed.scale, at, packed.format.meta);
 }
 __device__ __forceinline__ float zero_at(const PackedEntries& packed, int64_t at) {

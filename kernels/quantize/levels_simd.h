@@ -73,6 +73,41 @@ KVARENA_INLINE F32x16 level_of_lanes(U32x16 a, const LevelTable& table) {
   }
 }
 
+// Tags for scales of 8 bits, beside those of simd.h for 16.
+struct E8M0 {};
+struct E4M3 {};
+template <class M>
+inline constexpr bool kByteScales = false;
+template <>
+inline constexpr bool kByteScales<E8M0> = true;
+template <>
+inline constexpr bool kByteScales<E4M3> = true;
+
+/// Calls f with the tag of how the format's scales are stored.
+template <class F>
+KVARENA_INLINE void with_meta(const QuantFormat& format, const F& f) {
+  if (format.rule == QuantRule::mx) return f(E8M0{});
+  if (format.rule == QuantRule::nv) return f(E4M3{});
+  if (format.meta == DType::bf16) return f(BF16{});
+  f(F16{});
+}
+
+KVARENA_INLINE F32x16 byte_scales(E8M0, U32x16 bytes) { return bits_of(shift_left(bytes, 23)); }
+KVARENA_INLINE F32x16 byte_scales(E4M3, U32x16 bytes) {
+  return level_of_lanes<Code<8, Levels::e4m3>>(bytes, {zero16(), zero16()});
+}
+
+/// Sixteen scales or zeros, or what their absence means.
+template <class M>
+KVARENA_INLINE F32x16 meta_lanes(const uint16_t* meta, int64_t at, float absent) {
+  if (meta == nullptr) return set16(absent);
+  if constexpr (kByteScales<M>) {
+    return byte_scales(M{}, load_u8(reinterpret_cast<const uint8_t*>(meta) + at));
+  } else {
+    return load16(M{}, meta + at);
+  }
+}
+
 /// Codes 0 .. n-1 of every lane as numbers [n][16]; writes whole_codes(n) of them.
 template <class C>
 void unpack_lanes(const uint32_t* planes, int64_t n, const LevelTable& table, float* out) {

@@ -14,17 +14,14 @@
 namespace kvarena::kernels {
 namespace {
 
-/// A scale or zero of 16 lanes, or what its absence means.
-template <class M>
-KVARENA_INLINE F32x16 meta_lanes(const uint16_t* meta, int64_t at, float absent) {
-  return meta != nullptr ? load16(M{}, meta + at) : set16(absent);
-}
-
 /// Query rows times scale, and their products with zero, for one group of entries.
 template <class M>
 KVARENA_INLINE float scale_query(const float* q, const uint16_t* scale, const uint16_t* zero, int64_t n, float* out) {
   for (int64_t c = 0; c < n; c += kLanes) store16(out + c, mul(load16(q + c), meta_lanes<M>(scale, c, 1)));
-  return zero != nullptr ? dot_lanes(q, M{}, zero, n) : 0;
+  if constexpr (!kByteScales<M>) {
+    if (zero != nullptr) return dot_lanes(q, M{}, zero, n);
+  }
+  return 0;
 }
 
 /// The levels of CELLS touched cells, [CELLS][whole_codes(head_dim)][16].
@@ -207,7 +204,7 @@ void token_tile(const PackedEntries& keys, const TileSource<CELLS>& source, cons
       const F32x16 scale = meta_lanes<M>(keys.scale, at, 1);
       for (int i = 0; i < ROWS; ++i) total[i][j] = fma(acc[i][j], scale, total[i][j]);
       if (keys.zero == nullptr) continue;
-      const F32x16 zero = load16(M{}, keys.zero + at);
+      const F32x16 zero = meta_lanes<M>(keys.zero, at, 0);
       for (int i = 0; i < ROWS; ++i) total[i][j] = fma(set16(sums[i]), zero, total[i][j]);
     }
   }
@@ -282,9 +279,8 @@ template <int CELLS, class Sink>
 void dot_packed(const PackedEntries& keys, const float* const* q, int64_t rows, const Touch* touches,
                 const float* levels, float* queries, const Sink& sink) {
   if (multiplies_keys_as_integers(keys)) return dot_integer<CELLS>(keys, q, rows, touches, queries, sink);
-  if (keys.format.meta == DType::bf16)
-    return dot_packed_meta<BF16, CELLS>(keys, q, rows, touches, levels, queries, sink);
-  dot_packed_meta<F16, CELLS>(keys, q, rows, touches, levels, queries, sink);
+  with_meta(keys.format,
+            [&](auto meta) { dot_packed_meta<decltype(meta), CELLS>(keys, q, rows, touches, levels, queries, sink); });
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "kernels/common/parallel.h"
+#include "kernels/quantize/fp4.h"
+#include "kernels/quantize/fp8.h"
 #include "kernels/quantize/quantize_paths.h"
 
 namespace kvarena::kernels {
@@ -13,7 +15,6 @@ void require_valid(const PackedEntries& p) {
   const QuantFormat& f = p.format;
   require((f.bits >= 1 && f.bits <= 5) || f.bits == 8, "quantize: bits must be 1-5 or 8");
   require(f.meta != DType::f32, "quantize: scale and zero are stored in 16 bits");
-  require(f.rule != QuantRule::midpoint || f.bits == 1, "quantize: midpoint style is for 1 bit");
   require(f.levels != Levels::codebook || f.codebook != nullptr, "quantize: a codebook is missing");
   require(f.levels == Levels::uniform || f.levels == Levels::codebook || f.bits == 8,
           "quantize: the float formats have 8 bits");
@@ -21,6 +22,8 @@ void require_valid(const PackedEntries& p) {
   require(f.group_size > 0 && f.group_size % kCell == 0, "quantize: group_size must be a positive multiple of 16");
   require(!groups_in_tokens(p.kind, f) || p.head_dim % f.group_size == 0,
           "quantize: head_dim must be a multiple of a group_size along channels");
+  require(!has_byte_scales(f) || (f.bits == 4 && f.levels == Levels::codebook && groups_in_tokens(p.kind, f)),
+          "quantize: 8-bit scales are for blocks of e2m1 along channels");
 }
 
 /// First bit of code j of one lane in the cell's planes.
@@ -63,11 +66,21 @@ int64_t meta_index(const PackedEntries& p, int64_t entry, int64_t channel) {
 }
 
 void put_meta(const PackedEntries& p, int64_t at, GroupMeta meta) {
+  if (has_byte_scales(p.format)) {
+    const bool power = p.format.rule == QuantRule::mx;
+    reinterpret_cast<uint8_t*>(p.scale)[at] =
+        power ? static_cast<uint8_t>(exponent_bits(meta.scale)) : f32_to_e4m3(meta.scale);
+    return;
+  }
   if (p.scale != nullptr) p.scale[at] = f32_to_half(meta.scale, p.format.meta);
   if (p.zero != nullptr) p.zero[at] = f32_to_half(meta.zero, p.format.meta);
 }
 
 GroupMeta get_meta(const PackedEntries& p, int64_t at) {
+  if (has_byte_scales(p.format)) {
+    const uint8_t byte = reinterpret_cast<const uint8_t*>(p.scale)[at];
+    return {.scale = p.format.rule == QuantRule::mx ? e8m0_to_f32(byte) : e4m3_to_f32(byte)};
+  }
   GroupMeta meta;
   if (p.scale != nullptr) meta.scale = half_to_f32(p.scale[at], p.format.meta);
   if (p.zero != nullptr) meta.zero = half_to_f32(p.zero[at], p.format.meta);
@@ -159,7 +172,8 @@ void gather_packed_values(const PackedEntries& from, const int32_t* index, int64
   require_valid(from);
   require(from.kind == CellKind::values && to.kind == CellKind::values && from.head_dim == to.head_dim &&
               from.format.bits == to.format.bits && from.format.group_size == to.format.group_size &&
-              from.format.meta == to.format.meta && from.format.levels == to.format.levels,
+              from.format.meta == to.format.meta && from.format.levels == to.format.levels &&
+              from.format.rule == to.format.rule,
           "gather_packed_values: runs of different kinds");
   for (int64_t i = 0; i < count; ++i) {
     for (int64_t c = 0; c < from.head_dim; ++c) put_code(to, position + i, c, get_code(from, index[i], c));

@@ -17,8 +17,8 @@
 //           scale, zero [entries / group_size][head_dim]; with token_groups as those of values
 //   values  codes [cells][planes][16]: lane = channel % 16, code j = (entry % 16) * (head_dim / 16) + channel / 16
 //           scale, zero [cells][head_dim / group_size][16]: lane = entry
-// Bytes per entry: head_dim * bits / 8 rounded up to whole dwords a lane, and 2 * head_dim / group_size for each of
-// scale and zero that the rule stores.
+// Bytes per entry: head_dim * bits / 8 rounded up to whole dwords a lane, and meta_size * head_dim / group_size for
+// each of scale and zero that the rule stores.
 
 #include <cstdint>
 
@@ -29,7 +29,7 @@ namespace kvarena::kernels {
 /// Rules for a group's scale s and zero lo, from its numbers x. L = 2^bits - 1.
 enum class QuantRule : uint8_t {
   minimum,      // lo = min x, s = (max x - lo) / L (Liu et al., KIVI, arXiv 2402.02750)
-  midpoint,     // 1 bit: lo = (3 min + max) / 4, s = (max - min) / 2 (Jie et al., SpeCache, arXiv 2503.16163)
+  midpoint,     // s = (max - min) / 2^bits, lo = min + s / 2 (Jie et al., SpeCache, arXiv 2503.16163, with 1 bit)
   zero_point,   // s as minimum, z = -min / s, code = round(x / s + z), lo = -s z (Lin et al., QServe, arXiv 2405.04532)
   whole_zero,   // s as minimum, z = round(-min / s), code = round(x / s) + z, lo = -s z (Su et al., arXiv 2501.16383)
   absmax,       // s = max |x| / largest level, lo = 0
@@ -41,7 +41,9 @@ enum class QuantRule : uint8_t {
   norm,        // s = |x| over the length of the decoded levels, lo = 0: keeps the group's length (TurboQuant)
   plain_norm,  // s = |x| / sqrt(count), lo = 0: levels are those of unit variance
   none,        // the nearest level of x itself: s = 1, lo = 0
-  given        // s and lo are in place before encoding; rounded to levels as they are
+  given,       // s and lo are in place before encoding; rounded to levels as they are
+  mx,  // s = 2^(floor(log2 max |x|) - floor(log2 largest level)), kept in 8 bits as e8m0; codes of e2m1, ties to even
+  nv   // s = max |x| / largest level in 8 bits as e4m3; codes of e2m1, ties to even
 };
 
 /// Numbers that the codes stand for.
@@ -57,7 +59,7 @@ struct QuantFormat {
   QuantRule rule = QuantRule::minimum;
   Levels levels = Levels::uniform;
   int first_level = 0;              // of `uniform` levels
-  const float* codebook = nullptr;  // [2^bits], ascending; must outlive every use
+  const float* codebook = nullptr;  // [2^bits], ascending (mx, nv: multiples of kLevelsE2M1); must outlive every use
   bool token_groups = false;        // keys: groups run along the channels of a token, as those of values always do
   float clip = 1;                   // factor on min and max (or max |x|) before the rule; what lies outside saturates
 };
@@ -77,10 +79,18 @@ struct QuantFormat {
     case QuantRule::ggml_fit:
     case QuantRule::norm:
     case QuantRule::plain_norm:
-    case QuantRule::none: return false;
+    case QuantRule::none:
+    case QuantRule::mx:
+    case QuantRule::nv: return false;
   }
   return false;
 }
+/// Whether scales are stored as 8-bit floats, of groups in tokens alone; else they are 16-bit numbers of format.meta.
+[[nodiscard]] static constexpr bool has_byte_scales(const QuantFormat& format) {
+  return format.rule == QuantRule::mx || format.rule == QuantRule::nv;
+}
+/// Bytes of a stored scale, and of a zero.
+[[nodiscard]] static constexpr int64_t meta_size(const QuantFormat& format) { return has_byte_scales(format) ? 1 : 2; }
 
 /// One kind of one head's packed entries. Memory belongs to the caller.
 struct PackedEntries {
@@ -88,9 +98,10 @@ struct PackedEntries {
   QuantFormat format;
   int64_t head_dim = 0;       // multiple of 16; of format.group_size too where groups run along channels
   uint32_t* codes = nullptr;  // packed_code_dwords(...) of them; what no entry owns must stand for numbers (0 does)
-  uint16_t* scale = nullptr;  // packed_meta_count(...) of them, format.meta; null unless stores_scale: 1
-  uint16_t* zero = nullptr;   // as many; null unless stores_zero: 0
-  bool exact = false;         // attention multiplies floats, rounding neither queries nor weights to integers
+  uint16_t* scale =
+      nullptr;               // packed_meta_count(...) of them, bytes where has_byte_scales; null unless stores_scale: 1
+  uint16_t* zero = nullptr;  // as many; null unless stores_zero: 0
+  bool exact = false;        // attention multiplies floats, rounding neither queries nor weights to integers
 };
 
 /// Whether groups run along the channels of one token.

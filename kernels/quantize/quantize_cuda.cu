@@ -28,12 +28,22 @@ __device__ int64_t meta_at(const PackedEntries& p, int64_t entry, int64_t channe
   return (entry / kCell * (p.head_dim / group) + channel / group) * kCell + entry % kCell;
 }
 
+__device__ void store_scale(const PackedEntries& to, int64_t at, float scale) {
+  if (!has_byte_scales(to.format)) {
+    to.scale[at] = to_meta(scale, to.format.meta);
+  } else {
+    reinterpret_cast<uint8_t*>(to.scale)[at] = to.format.rule == QuantRule::mx
+                                                   ? static_cast<uint8_t>(exponent_bits(scale))
+                                                   : to_fp8(scale, 3, -6, kLargestE4M3);
+  }
+}
+
 __device__ GroupCoder coder_of(const PackedEntries& to, int64_t at, const DeviceGroup& group) {
   if (to.format.rule == QuantRule::given) {
     return {GroupCoder::Kind::given, scale_at(to, at), zero_at(to, at), 1, 0};
   }
   const GroupCoder coder = code_group(group, to.format);
-  if (to.scale != nullptr) to.scale[at] = to_meta(coder.stored_scale, to.format.meta);
+  if (to.scale != nullptr) store_scale(to, at, coder.stored_scale);
   if (to.zero != nullptr) to.zero[at] = to_meta(coder.stored_zero, to.format.meta);
   return coder;
 }
@@ -155,7 +165,7 @@ __global__ void __launch_bounds__(kThreads) gather_packed_kernel(const PackedGat
     cell.codes[lane * dim + channel] = static_cast<uint8_t>(code_at(from, source, channel));
     if (channel % to.format.group_size != 0) continue;
     const int64_t at = meta_at(to, entry, channel), source_at = meta_at(from, source, channel);
-    if (to.scale != nullptr) to.scale[at] = from.scale[source_at];
+    if (to.scale != nullptr) store_scale(to, at, scale_at(from, source_at));
     if (to.zero != nullptr) to.zero[at] = from.zero[source_at];
   }
   __syncthreads();
@@ -194,13 +204,14 @@ void require_valid(const PackedEntries& p) {
   const QuantFormat& f = p.format;
   require((f.bits >= 1 && f.bits <= 5) || f.bits == 8, "quantize: bits must be 1-5 or 8");
   require(f.meta != DType::f32, "quantize: scale and zero are stored in 16 bits");
-  require(f.rule != QuantRule::midpoint || f.bits == 1, "quantize: midpoint style is for 1 bit");
   require(f.levels != Levels::codebook || f.codebook != nullptr, "quantize: a codebook is missing");
   require(p.head_dim > 0 && p.head_dim % kCell == 0 && p.head_dim <= 1024,
           "quantize: head_dim must be a multiple of 16 and at most 1024");
   require(f.group_size > 0 && f.group_size % kCell == 0, "quantize: group_size must be a positive multiple of 16");
   require(!groups_in_tokens(p.kind, f) || p.head_dim % f.group_size == 0,
           "quantize: head_dim must be a multiple of a group_size along channels");
+  require(!has_byte_scales(f) || (f.bits == 4 && f.levels == Levels::codebook && groups_in_tokens(p.kind, f)),
+          "quantize: 8-bit scales are for blocks of e2m1 along channels");
 }
 
 }  // namespace
@@ -227,7 +238,8 @@ void gather_packed_values_cuda(std::span<const PackedGather> items, CudaScratch&
     require_valid(from);
     require(from.kind == CellKind::values && to.kind == CellKind::values && from.head_dim == to.head_dim &&
                 from.format.bits == to.format.bits && from.format.group_size == to.format.group_size &&
-                from.format.meta == to.format.meta && from.format.levels == to.format.levels,
+                from.format.meta == to.format.meta && from.format.levels == to.format.levels &&
+                from.format.rule == to.format.rule,
             "gather_packed_values: runs of different kinds");
     require(from.codes != to.codes, "gather_packed_values: on the device, into other memory only");
     if (item.count == 0) continue;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/quantize/fp4.h"
 #include "kernels/quantize/fp8.h"
 #include "kernels/quantize/quantize.h"
 
@@ -76,8 +77,9 @@ GroupMeta by_offset(const Group& group, const QuantFormat& format, uint8_t* code
   const auto [low, high] = range_of(group, format.clip);
   const bool midpoint = format.rule == QuantRule::midpoint;
   GroupMeta meta;
-  meta.zero = rounded(midpoint ? (3 * low + high) / 4 : low, format.meta);
-  meta.scale = rounded(midpoint ? (high - low) / 2 : (high - low) / top_code(format), format.meta);
+  const float parts = top_code(format) + 1;
+  meta.zero = rounded(midpoint ? ((2 * parts - 1) * low + high) / (2 * parts) : low, format.meta);
+  meta.scale = rounded((high - low) / (midpoint ? parts : top_code(format)), format.meta);
   if (meta.scale == 0) return constant_group(group, format, codes);
   quantize_given(group.x, group.count, group.stride, format, meta, codes);
   return meta;
@@ -163,6 +165,19 @@ GroupMeta by_largest(const Group& group, const QuantFormat& format, uint8_t* cod
   return {.scale = rounded(scale, format.meta)};
 }
 
+/// mx and nv, whose scales have 8 bits.
+GroupMeta by_block(const Group& group, const QuantFormat& format, uint8_t* codes) {
+  float largest = 0;
+  for (int64_t i = 0; i < group.count; ++i) largest = std::max(largest, std::fabs(group.at(i)));
+  const float top = format.codebook[7];
+  const float scale =
+      format.rule == QuantRule::mx ? power_of_two_scale(largest, top) : e4m3_to_f32(f32_to_e4m3(largest / top));
+  for (int64_t i = 0; i < group.count; ++i) {
+    codes[i] = scale == 0 ? uint8_t{0} : nearest_e2m1(format.codebook, group.at(i) / scale);
+  }
+  return {.scale = scale};
+}
+
 /// Levels are those of a variable of unit variance, so numbers are divided by their root mean square.
 GroupMeta by_norm(const Group& group, const QuantFormat& format, uint8_t* codes) {
   double squares = 0;
@@ -211,6 +226,8 @@ GroupMeta quantize_group(const float* x, int64_t count, int64_t stride, const Qu
     case QuantRule::ggml_fit: return by_largest(group, format, codes);
     case QuantRule::norm:
     case QuantRule::plain_norm: return by_norm(group, format, codes);
+    case QuantRule::mx:
+    case QuantRule::nv: return by_block(group, format, codes);
     case QuantRule::none:
     case QuantRule::given: break;
   }

@@ -74,7 +74,17 @@ __device__ inline uint8_t nearest_above(const QuantFormat& format, float x) {
 
 /// Encoder of one group's numbers, and the scale and zero stored for the group.
 struct GroupCoder {
-  enum class Kind : uint8_t { constant, given, zero_point, whole_zero, ggml_q8, ggml_signed, ggml_range, ggml_fit };
+  enum class Kind : uint8_t {
+    constant,
+    given,
+    zero_point,
+    whole_zero,
+    ggml_q8,
+    ggml_signed,
+    ggml_range,
+    ggml_fit,
+    block
+  };
   Kind kind = Kind::given;
   float scale = 1, zero = 0;  // as the rule gives them, unrounded where it says so
   float stored_scale = 1, stored_zero = 0;
@@ -94,6 +104,7 @@ struct GroupCoder {
       case Kind::ggml_range:
         return static_cast<uint8_t>(saturated(truncf((x - zero) * scale + 0.5f), top_code(format)));
       case Kind::ggml_fit: return nearest_above(format, scale * x);
+      case Kind::block: return scale == 0 ? uint8_t{0} : nearest_e2m1(format.codebook, x / scale);
     }
     return 0;
   }
@@ -124,8 +135,9 @@ __device__ inline GroupCoder code_range(const DeviceGroup& group, const QuantFor
   }
   if (format.rule == QuantRule::minimum || format.rule == QuantRule::midpoint) {
     const bool midpoint = format.rule == QuantRule::midpoint;
-    const float zero = rounded_meta(midpoint ? (3 * low + high) / 4 : low, format.meta);
-    const float scale = rounded_meta(midpoint ? (high - low) / 2 : steps, format.meta);
+    const float parts = top_code(format) + 1;
+    const float zero = rounded_meta(midpoint ? ((2 * parts - 1) * low + high) / (2 * parts) : low, format.meta);
+    const float scale = rounded_meta(midpoint ? (high - low) / parts : steps, format.meta);
     return scale == 0 ? constant : GroupCoder{Kind::given, scale, zero, scale, zero};
   }
   const bool whole = format.rule == QuantRule::whole_zero;
@@ -168,6 +180,15 @@ __device__ inline GroupCoder code_largest(const DeviceGroup& group, const QuantF
   return {q8 ? Kind::ggml_q8 : Kind::ggml_signed, 1 / scale, 0, rounded_meta(scale, format.meta), 0};
 }
 
+__device__ inline GroupCoder code_block(const DeviceGroup& group, const QuantFormat& format) {
+  float largest = 0;
+  for (int64_t i = 0; i < group.count; ++i) largest = fmaxf(largest, fabsf(group.at(i)));
+  const float top = format.codebook[7];
+  const float scale = format.rule == QuantRule::mx ? power_of_two_scale(largest, top)
+                                                   : e4m3_at(to_fp8(largest / top, 3, -6, kLargestE4M3));
+  return {GroupCoder::Kind::block, scale, 0, scale, 0};
+}
+
 __device__ inline GroupCoder code_norm(const DeviceGroup& group, const QuantFormat& format) {
   using Kind = GroupCoder::Kind;
   double squares = 0;
@@ -199,6 +220,8 @@ __device__ inline GroupCoder code_group(const DeviceGroup& group, const QuantFor
     case QuantRule::ggml_fit: return code_largest(group, format);
     case QuantRule::norm:
     case QuantRule::plain_norm: return code_norm(group, format);
+    case QuantRule::mx:
+    case QuantRule::nv: return code_block(group, format);
     case QuantRule::none:
     case QuantRule::given: break;
   }

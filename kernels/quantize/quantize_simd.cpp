@@ -14,17 +14,12 @@ void unpack_cell(const uint32_t* planes, int64_t head_dim, const LevelTable& tab
 }
 
 template <class M>
-KVARENA_INLINE F32x16 sixteen(const uint16_t* meta, int64_t at, float absent) {
-  return meta != nullptr ? load16(M{}, meta + at) : set16(absent);
-}
-
-template <class M>
 void finish_channels(const PackedEntries& from, int64_t cell, float* out) {
   const int64_t d = from.head_dim, row = cell * kCell / from.format.group_size * d;
   for (int64_t c = 0; c < d; c += kLanes) {
     alignas(64) float scale[kLanes], zero[kLanes];
-    store16(scale, sixteen<M>(from.scale, row + c, 1));
-    store16(zero, sixteen<M>(from.zero, row + c, 0));
+    store16(scale, meta_lanes<M>(from.scale, row + c, 1));
+    store16(zero, meta_lanes<M>(from.zero, row + c, 0));
     for (int64_t i = 0; i < kLanes; ++i) {
       float* x = out + (c + i) * kLanes;
       store16(x, fma(set16(scale[i]), load16(x), set16(zero[i])));
@@ -36,8 +31,8 @@ template <class M>
 void finish_tokens(const PackedEntries& from, int64_t cell, float* out) {
   const int64_t d = from.head_dim, group = from.format.group_size, groups = d / group;
   for (int64_t g = 0; g < groups; ++g) {
-    const F32x16 scale = sixteen<M>(from.scale, (cell * groups + g) * kCell, 1);
-    const F32x16 zero = sixteen<M>(from.zero, (cell * groups + g) * kCell, 0);
+    const F32x16 scale = meta_lanes<M>(from.scale, (cell * groups + g) * kCell, 1);
+    const F32x16 zero = meta_lanes<M>(from.zero, (cell * groups + g) * kCell, 0);
     if (from.kind == CellKind::keys) {
       for (int64_t c = g * group; c < (g + 1) * group; ++c) {
         store16(out + c * kLanes, fma(scale, load16(out + c * kLanes), zero));
@@ -67,8 +62,7 @@ void decode_cell(const PackedEntries& from, int64_t cell, float* out) {
   const uint32_t* planes = from.codes + cell * packed_planes(from.head_dim, from.format.bits) * kLanes;
   with_code(from.format, [&](auto code) { unpack_cell<decltype(code)>(planes, from.head_dim, table, out); });
   if (from.scale == nullptr && from.zero == nullptr) return;
-  if (from.format.meta == DType::bf16) return finish<BF16>(from, cell, out);
-  finish<F16>(from, cell, out);
+  with_meta(from.format, [&](auto meta) { finish<decltype(meta)>(from, cell, out); });
 }
 
 }  // namespace

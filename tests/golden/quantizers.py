@@ -1,14 +1,14 @@
 """Dequantised keys and values by implementations that are not ours, for tests/methods/compression/*_test.cpp.
 
-    pip install numpy xllamacpp torch
+    pip install numpy xllamacpp torch torchao
     python tests/golden/quantizers.py
 
 Writes quantizers/rows.json, the entries, and quantizers/NAME.json, what each method makes of them. llama.cpp's types are
-its own functions, in the library that xllamacpp brings, fp8 is torch's cast, the rest are the papers' formulas in float64 with
+its own functions, in the library that xllamacpp brings, fp8 is torch's cast, fp4 torchao's blocks, the rest are the papers' formulas in float64 with
 scales and zero points rounded to their stored type. One head, 32 tokens of 32 channels with a few outlier channels;
 every number is a bfloat16, so that the cache holds it exactly. Cases are refused in which a quotient lies so near to
 the middle between two codes that float32 may round it the other way. Written for numpy 2.4.6, xllamacpp
-2026.10.11549, torch 2.11.0.
+2026.10.11549, torch 2.11.0, torchao 0.18.0.
 """
 
 import ctypes
@@ -18,6 +18,8 @@ import numpy as np
 import torch
 import xllamacpp
 from by_method import write
+from torchao.prototype.mx_formats.mx_tensor import MXTensor
+from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
 
 SEED = 12
 TOKENS, CHECKED, DIM = 32, 16, 32  # decoded rows of the first CHECKED tokens are written
@@ -179,6 +181,17 @@ def fp8(x, dtype):
     return torch.tensor(x, dtype=torch.float32).to(dtype).double().numpy()
 
 
+def mxfp4(x):
+    rows = torch.tensor(x, dtype=torch.float32)
+    return MXTensor.to_mx(rows, torch.float4_e2m1fn_x2, 32).dequantize(torch.float32).double().numpy()
+
+
+def nvfp4(x):
+    rows = torch.tensor(x, dtype=torch.float32)
+    scale = rows.abs().max() / (448 * 6)
+    return NVFP4Tensor.to_nvfp4(rows, per_tensor_scale=scale).dequantize(torch.float32).double().numpy()
+
+
 def main():
     rng = np.random.default_rng(SEED)
     x = bf16(rng.normal(size=(TOKENS, DIM)) * np.where(np.arange(DIM) % 11 == 3, 6, 1) + (np.arange(DIM) % 7 == 2) * 4)
@@ -189,6 +202,8 @@ def main():
         ({"name": "fp8"}, "f16", fp8(x, torch.float8_e4m3fn)),
         ({"name": "fp8", "format": "e5m2"}, "f16", fp8(x, torch.float8_e5m2)),
         ({"name": "fp8", "scaling": "head"}, "f16", fp8(x / (abs(x).max() / 448), torch.float8_e4m3fn) * (abs(x).max() / 448)),
+        ({"name": "fp4"}, "f16", nvfp4(x)),
+        ({"name": "fp4", "format": "mxfp4"}, "f16", mxfp4(x)),
         *(({"name": "ggml_types", "type_k": kind, "type_v": kind}, "f16", ggml(x, kind)) for kind in GGML),
         ({"name": "quarot_kv"}, "f16", minimum(x @ h, -1, 4, f16) @ h),
         ({"name": "quarot_kv", "bits": 3, "clip": 0.9}, "f16", minimum(x @ h, -1, 3, f16, 0.9) @ h),

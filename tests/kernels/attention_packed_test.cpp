@@ -1,6 +1,7 @@
 // Attention over runs whose older keys and values are packed, against attention over the decoded numbers.
 #include <algorithm>
 
+#include "kernels/quantize/fp4.h"
 #include "tests/kernels/packed_layer.h"
 
 namespace kvarena::kernels {
@@ -163,6 +164,14 @@ std::vector<QuantFormat> token_formats() {
       {.bits = 8, .meta = DType::f16, .rule = QuantRule::ggml_q8, .first_level = -128, .token_groups = true});
   formats.push_back(
       {.bits = 4, .meta = DType::f16, .rule = QuantRule::ggml_signed, .first_level = -8, .token_groups = true});
+  for (const QuantRule rule : {QuantRule::mx, QuantRule::nv}) {
+    formats.push_back({.bits = 4,
+                       .group_size = rule == QuantRule::mx ? 32 : 16,
+                       .rule = rule,
+                       .levels = Levels::codebook,
+                       .codebook = kLevelsE2M1,
+                       .token_groups = true});
+  }
   for (const Levels levels : {Levels::e4m3, Levels::e5m2}) {
     formats.push_back({.bits = 8, .rule = QuantRule::none, .levels = levels, .token_groups = true});
     formats.push_back({.bits = 8, .group_size = 64, .rule = QuantRule::absmax, .levels = levels, .token_groups = true});

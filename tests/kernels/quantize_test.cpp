@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kernels/quantize/fp4.h"
 #include "tests/kernels/packed_support.h"
 
 namespace kvarena::kernels {
@@ -32,6 +33,14 @@ TEST(Quantize, OneBitMidpointsSitAtTheQuarters) {
   EXPECT_EQ(codes_of({0, 1.9f, 2.1f, 4}, format, &meta), (std::vector<int>{0, 0, 1, 1}));
   EXPECT_EQ(meta.scale, 2.0f);
   EXPECT_EQ(meta.zero, 1.0f);
+}
+
+TEST(Quantize, MidpointsOfTwoBitsSitAtTheEighths) {
+  GroupMeta meta;
+  const QuantFormat format{.bits = 2, .rule = QuantRule::midpoint};
+  EXPECT_EQ(codes_of({0, 0.9f, 1.1f, 2.9f, 3.1f, 4}, format, &meta), (std::vector<int>{0, 0, 1, 2, 3, 3}));
+  EXPECT_EQ(meta.scale, 1.0f);
+  EXPECT_EQ(meta.zero, 0.5f);
 }
 
 TEST(Quantize, TiesGoToTheEvenCode) {
@@ -157,6 +166,8 @@ TEST(Quantize, BytesPerEntryAreBitsPlusMeta) {
   EXPECT_EQ(4 * packed_code_dwords(n, d, 1) + 4 * packed_meta_count(CellKind::values, n, d, {.group_size = 64}),
             n * d * 3 / 2 / 8);
   EXPECT_EQ(4 * packed_code_dwords(n, d, 3) * 8, n * d * 3);
+  EXPECT_EQ(meta_size({.rule = QuantRule::nv}), 1);
+  EXPECT_EQ(meta_size({}), 2);
 }
 
 TEST(Quantize, ImpossibleFormatsAreRefused) {
@@ -165,8 +176,8 @@ TEST(Quantize, ImpossibleFormatsAreRefused) {
   EXPECT_THROW(encode_rows(keys.view, 16, 32, rows.data(), 64), std::logic_error);
   keys.view.format.bits = 6;
   EXPECT_THROW(encode_rows(keys.view, 0, 32, rows.data(), 64), std::logic_error);
-  keys.view.format = {.bits = 2, .rule = QuantRule::midpoint};
-  EXPECT_THROW(encode_rows(keys.view, 0, 32, rows.data(), 64), std::logic_error);
+  keys.view.format = {.rule = QuantRule::mx, .levels = Levels::codebook, .codebook = kLevelsE2M1};
+  EXPECT_THROW(encode_rows(keys.view, 0, 32, rows.data(), 64), std::logic_error);  // along tokens
 }
 
 std::vector<float> decoded(const std::vector<float>& x, const QuantFormat& format) {
@@ -227,6 +238,25 @@ TEST(Quantize, EightBitFloatsAreThoseOfTheStandard) {
             (std::vector<float>{16, 20, -448, 448, 0, 0x1p-8f}));
 }
 
+/// Codes of e2m1: magnitudes 0, 0.5, 1, 1.5, 2, 3, 4, 6 are 0 to 7, their negatives 8 to 15.
+TEST(Quantize, FourBitFloatsRoundTiesToTheEvenCode) {
+  const QuantFormat mx{.bits = 4, .rule = QuantRule::mx, .levels = Levels::codebook, .codebook = kLevelsE2M1};
+  GroupMeta meta;
+  EXPECT_EQ(codes_of({4, 0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5, -5, -0.25f, -0.75f, 7.9f}, mx, &meta),
+            (std::vector<int>{6, 0, 2, 2, 4, 4, 6, 6, 14, 8, 10, 7}));
+  EXPECT_EQ(meta.scale, 1.0f);
+  (void)codes_of({0.124f, 0}, mx, &meta);
+  EXPECT_EQ(meta.scale, 0x1p-6f);  // 2^-4 over 4
+  (void)codes_of({0, 0}, mx, &meta);
+  EXPECT_EQ(meta.scale, 0x1p-126f);
+  QuantFormat nv = mx;
+  nv.rule = QuantRule::nv;
+  EXPECT_EQ(codes_of({-6.3f, 3.15f, 0}, nv, &meta), (std::vector<int>{15, 5, 0}));
+  EXPECT_EQ(meta.scale, 1.0f);  // 1.05 lies between 1 and 1.125
+  EXPECT_EQ(codes_of({0x1p-9f, 0}, nv, &meta), (std::vector<int>{0, 0}));
+  EXPECT_EQ(meta.scale, 0.0f);  // a sixth of it is below half of the smallest scale
+}
+
 TEST(Quantize, ANormKeepsTheGroupsLength) {
   static constexpr float kLevels[] = {-1.510418f, -0.452780f, 0.452780f, 1.510418f};
   const std::vector<float> x = normal(64, 5), seven = [&] {
@@ -269,7 +299,9 @@ TEST(Quantize, DecodedCellsHaveTheBitsOfDecodedRowsOnEveryPath) {
       {.bits = 8, .group_size = 16, .rule = QuantRule::absmax, .first_level = -128, .token_groups = true},
       {.bits = 8, .rule = QuantRule::none, .levels = Levels::codebook, .codebook = many.data(), .token_groups = true},
       {.bits = 8, .rule = QuantRule::none, .levels = Levels::e4m3, .token_groups = true},
-      {.bits = 8, .rule = QuantRule::none, .levels = Levels::e5m2, .token_groups = true}};
+      {.bits = 8, .rule = QuantRule::none, .levels = Levels::e5m2, .token_groups = true},
+      {.bits = 4, .rule = QuantRule::mx, .levels = Levels::codebook, .codebook = kLevelsE2M1, .token_groups = true},
+      {.bits = 4, .rule = QuantRule::nv, .levels = Levels::codebook, .codebook = kLevelsE2M1, .token_groups = true}};
   for (QuantFormat format : formats) {
     for (const int64_t head_dim : {64, 80}) {
       if (head_dim == 80) format.group_size = 16;

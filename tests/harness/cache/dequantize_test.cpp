@@ -74,6 +74,75 @@ TEST(Dequantize, ProductsAreAddedToTheirEntriesAlone) {
   }
 }
 
+/// Codes of 8 bits under one step alone.
+class OneStep final : public CodecSideData {
+ public:
+  explicit OneStep(DequantOp step) : step_(std::move(step)) {}
+  void prepare(int64_t /*first*/, EntryBlock& /*block*/) override {}
+  [[nodiscard]] DequantProgram dequant_program(const PositionReader& /*positions*/) const override {
+    return {.keys = {step_}, .values = {step_}};
+  }
+  [[nodiscard]] int64_t bytes() const override { return 0; }
+  [[nodiscard]] std::unique_ptr<CodecSideData> clone(const LedgerPtr& /*ledger*/) const override {
+    return std::make_unique<OneStep>(step_);
+  }
+
+ private:
+  DequantOp step_;
+};
+
+/// Keys and values [entries, 32] that a segment decodes with the step, and without one.
+struct Stepped {
+  std::vector<float> keys, values, plain;
+};
+Stepped decoded_with(const DequantOp& step, int64_t entries) {
+  const auto ledger = std::make_shared<MemoryLedger>();
+  const auto rows = testing::random_floats(entries * 32, "rows");
+  const kernels::QuantFormat format{.bits = 8, .group_size = 16, .token_groups = true};
+  const auto packed = [&](std::unique_ptr<CodecSideData> side) {
+    EntrySegment tail(kShape, ledger);
+    tail.append(rows.data(), rows.data(), entries, 32, 0);
+    DequantizingSegment segment(kShape, {.keys = format, .values = format}, std::move(side), ledger);
+    segment.take(tail, entries);
+    Stepped read{std::vector<float>(static_cast<size_t>(entries * 32)), std::vector<float>(read.keys.size()), {}};
+    for (int64_t head = 0; head < 2; ++head)
+      segment.read(head, &read.keys[head * entries * 16], &read.values[head * entries * 16]);
+    return read;
+  };
+  Stepped result = packed(std::make_unique<OneStep>(step));
+  const ScaleChannels unchanged{.read = [] { return std::vector<kernels::RowScale>(32); }};
+  result.plain = packed(std::make_unique<OneStep>(unchanged)).keys;
+  return result;
+}
+
+/// More tiles than a chunk of attention holds, and a border of chunks inside a tile.
+TEST(Dequantize, ChannelsAreScaledByTheirTile) {
+  constexpr int64_t kTokens = kernels::kChunk + 64, kTile = 48;
+  const auto factor_of = [](int64_t tile, int64_t channel) { return static_cast<float>(1 + (5 * tile + channel) % 7); };
+  const ScaleTiles step{.tile = kTile, .read = [&](int64_t first, int64_t count, std::vector<kernels::RowScale>& to) {
+                          for (int64_t i = first * 32; i < (first + count) * 32; ++i)
+                            to.push_back({.factor = factor_of(i / 32, i % 32)});
+                        }};
+  const Stepped got = decoded_with(step, kTokens);
+  for (int64_t i = 0; i < kTokens * 32; ++i) {
+    const int64_t head = i / (kTokens * 16), token = i / 16 % kTokens, channel = head * 16 + i % 16;
+    const float expected = got.plain[i] * factor_of(token / kTile, channel);
+    ASSERT_EQ(got.keys[i], expected) << i;
+    ASSERT_EQ(got.values[i], expected) << i;
+  }
+}
+
+TEST(Dequantize, LengthsAndAnglesBecomePairs) {
+  const Stepped got = decoded_with(FromPolar{}, kEntries);
+  for (int64_t i = 0; i < kEntries * 32; ++i) {
+    const int64_t pair = i / 16 * 16 + i % 8;
+    const float length = got.plain[pair], angle = got.plain[pair + 8];
+    const float expected = length * (i % 16 < 8 ? std::cos(angle) : std::sin(angle));
+    ASSERT_NEAR(got.keys[i], expected, 1e-6) << i;
+    ASSERT_NEAR(got.values[i], expected, 1e-6) << i;
+  }
+}
+
 /// Heads of different lengths, of which one ends before the last chunk of attention begins.
 TEST(Dequantize, ChannelsThatCellsLackAreZero) {
   constexpr int64_t kTokens = 2 * kernels::kChunk;

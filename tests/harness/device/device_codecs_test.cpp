@@ -62,6 +62,11 @@ TEST(DeviceCodecs, WhatIsPutTogetherIsAttendedToAndFollowsStepByStep) {
                                 {{"name", "kvquant"}, {"bits", 3}},
                                 {{"name", "rotatekv"}, {"bits", 4}, {"massive", 0}},
                                 {{"name", "turboquant"}, {"variant", "prod"}},
+                                {{"name", "fp4"}},
+                                {{"name", "fp4"}, {"residual_length", 16}},
+                                {{"name", "oscar"}, {"group_size", 16}, {"residual_length", 16}},
+                                {{"name", "kvarn"}, {"group", 16}, {"sinks", 0}},
+                                {{"name", "polarquant"}, {"group_size", 16}},
                                 {{"name", "quantspec_kv"}, {"group_size", 16}, {"buffer", 4}},
                                 {{"name", "minicache"}, {"retained", 0.2}},
                                 {{"name", "xkv"}, {"group", 2}}};

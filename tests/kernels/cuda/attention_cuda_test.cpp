@@ -1,5 +1,6 @@
 #include "kernels/attention/attention_cuda.h"
 
+#include "kernels/quantize/fp4.h"
 #include "tests/kernels/cuda/device_support.h"
 
 namespace kvarena::kernels {
@@ -296,19 +297,21 @@ TEST_F(AttentionCuda, SegmentsMergeIntoOne) {
 
 TEST_F(AttentionCuda, PackedEntriesHaveTheBitsOfTheDecodedNumbers) {
   static const std::vector<float> codebook{-1.5f, -0.4f, 0.4f, 1.5f};
-  const QuantFormat formats[] = {{.bits = 1, .meta = DType::f16, .rule = QuantRule::midpoint},
-                                 {.bits = 2},
-                                 {.bits = 3, .token_groups = true},
-                                 {.bits = 4, .meta = DType::f16},
-                                 {.bits = 5},
-                                 {.bits = 8},
-                                 {.bits = 8, .rule = QuantRule::absmax, .levels = Levels::e4m3},
-                                 {.bits = 8, .rule = QuantRule::absmax, .levels = Levels::e5m2},
-                                 {.bits = 2,
-                                  .rule = QuantRule::norm,
-                                  .levels = Levels::codebook,
-                                  .codebook = codebook.data(),
-                                  .token_groups = true}};
+  const QuantFormat formats[] = {
+      {.bits = 1, .meta = DType::f16, .rule = QuantRule::midpoint},
+      {.bits = 2},
+      {.bits = 3, .token_groups = true},
+      {.bits = 4, .meta = DType::f16},
+      {.bits = 5},
+      {.bits = 8},
+      {.bits = 8, .rule = QuantRule::absmax, .levels = Levels::e4m3},
+      {.bits = 8, .rule = QuantRule::absmax, .levels = Levels::e5m2},
+      {.bits = 2,
+       .rule = QuantRule::norm,
+       .levels = Levels::codebook,
+       .codebook = codebook.data(),
+       .token_groups = true},
+      {.bits = 4, .rule = QuantRule::mx, .levels = Levels::codebook, .codebook = kLevelsE2M1, .token_groups = true}};
   for (QuantFormat format : formats) {
     for (const int64_t head_dim : {64, 80}) {
       format.group_size = head_dim == 80 ? 16 : 32;

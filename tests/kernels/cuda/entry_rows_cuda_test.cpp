@@ -59,6 +59,30 @@ TEST_F(EntryRowsCuda, ScalesEntriesByHeadOrForAllHeads) {
   }
 }
 
+TEST_F(EntryRowsCuda, ScalesChannelsOfTiles) {
+  const int64_t first = 13, tile = 16;
+  const EntryRows to = rows();
+  const std::vector<RowScale> by = scales(kWidth * ((first + kCount) / tile + 1));
+  scale_tiles_cuda(to, first, tile, device.copy(by), nullptr);
+  each([&](float& x, int64_t i, int64_t c) {
+    const RowScale& own = by[(first + i) / tile * kWidth + c];
+    x = std::fma(x, own.factor, own.offset);
+  });
+  expect_host_bits(to);
+}
+
+TEST_F(EntryRowsCuda, TurnsLengthsAndAnglesToCoordinates) {
+  const EntryRows to = rows();
+  from_polar_cuda(to, nullptr);
+  const std::vector<float> got = test::from_device(to.x, kCount * kWidth);
+  each([&](float&, int64_t i, int64_t c) {
+    if (c % kHeadDim >= kHeadDim / 2) return;
+    const int64_t at = i * kWidth + c, other = at + kHeadDim / 2;
+    EXPECT_NEAR(got[at], host[at] * std::cos(host[other]), 1e-5);
+    EXPECT_NEAR(got[other], host[at] * std::sin(host[other]), 1e-5);
+  });
+}
+
 TEST_F(EntryRowsCuda, PutsNumbersWhereTheyBelong) {
   std::vector<int32_t> starts{0};
   std::vector<PlacedNumber> numbers;

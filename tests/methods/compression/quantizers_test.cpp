@@ -26,6 +26,8 @@ std::vector<Case> cases() {
           {{{"name", "fp8"}}, 8},
           {{{"name", "fp8"}, {"format", "e5m2"}, {"scaling", "token"}}, 8.25},
           {{{"name", "fp8"}, {"scaling", "head"}}, 8 + 1.0 / 16},  // a head's scale is held channel by channel
+          {{{"name", "fp4"}}, 4.5},
+          {{{"name", "fp4"}, {"format", "mxfp4"}}, 4.25},
           {{{"name", "ggml_types"}}, 8.5},
           {{{"name", "ggml_types"}, {"type_k", "q4_0"}, {"type_v", "q4_0"}}, 4.5},
           {{{"name", "ggml_types"}, {"type_k", "q5_0"}, {"type_v", "iq4_nl"}, {"rotate", false}}, 5},
@@ -33,6 +35,9 @@ std::vector<Case> cases() {
           {{{"name", "quarot_kv"}}, 4.5},
           {{{"name", "quarot_kv"}, {"bits", 3}}, 3.5},
           {{{"name", "qserve_kv4"}, {"smooth_alpha", 0}}, 4.5},
+          {{{"name", "oscar"}, {"residual_length", 32}}, 3 + 0.5 / 8},  // a length of a token's keys
+          {{{"name", "kvarn"}, {"group", 32}, {"sinks", 0}}, (5.25 + 3) / 2},
+          {{{"name", "polarquant"}, {"group_size", 32}}, 5},
           {{{"name", "kvtuner"}, {"bits", {8}}, {"value_bits", {4}}, {"residual_length", 32}}, 7},
           {{{"name", "kvtuner"}, {"base", "per_token"}, {"bits", {2}}}, 2.5},
           {{{"name", "turboquant"}}, 3.5 + 0.25},
@@ -134,6 +139,7 @@ TEST(Quantizers, BadCombinationsAreNamed) {
   refused({{"name", "int8"}, {"group_size", 48}}, "head_dim 64");
   refused({{"name", "int8"}, {"group_size", 17}}, "multiple of 16");
   refused({{"name", "ggml_types"}}, "head_dim 80", 80);
+  refused({{"name", "fp4"}, {"format", "mxfp4"}}, "head_dim 80", 80);
   refused({{"name", "kvtuner"}, {"bits", {4, 4}}}, "1 or 1");
   refused({{"name", "kvtuner"}, {"bits", {16}}, {"value_bits", {4}}}, "one side");
 }
