@@ -125,6 +125,8 @@ void DeviceOffload::sort(std::span<const SequencePass> batch) {
       pass.hooks->before_pass(*pass.cache, pass.tokens);
     }
     if (sequence.arriving == nullptr && !attends(pass)) {
+      // The host calls hooks whatever their reach: those of a cache that no device holds may do nothing in a pass.
+      if (reach == HookAccess::nothing && pass.hooks != nullptr) pass.hooks->before_pass(*pass.cache, pass.tokens);
       sequence.host = std::make_unique<HostSequence>(pass, model_);
     } else if (reach == HookAccess::views) {
       sequence.choice = std::make_unique<ChosenSequence>(pass, model_, knows_views(pass));

@@ -6,6 +6,7 @@
     git clone https://github.com/sjtu-zhao-lab/ClusterKV && git clone https://github.com/bytedance/ShadowKV
     git clone https://github.com/HugoZHL/PQCache && git clone https://github.com/NVlabs/RocketKV
     git clone https://github.com/MoonshotAI/MoBA && git clone https://github.com/DerrickYLJ/LessIsMore
+    git clone https://github.com/xAlg-ai/sparse-attention-hub && git clone https://github.com/microsoft/SeerAttention
     python tests/golden/retrieval_methods.py FOLDER_OF_CLONES [METHOD...]
 
 Writes retrieval_methods/NAME.json. Keys and queries are drawn by harness/core/random.h's rule, so the test holds the
@@ -20,10 +21,13 @@ the plain loop beside it; PQCache's decoding_attn_GQA_euc in float32, with the k
 ShadowKV's ShadowKVCache on the CPU, with the square root of its 128 channels replaced by
 that of 16; RocketKV's rocket_forward over a prompt and a step, with the settings that its compress() makes of a budget
 without room for new tokens; MoBA's moba_attn_varlen_naive; LessIsMore's qwen_tidal_attention_forward in a layer that
-chooses. RocketKV's pooled votes and the entries of its chunks tie: of equals the lower index is taken, which the library
-leaves open. Written for torch 2.11, transformers 5.23, scikit-learn 1.9; the last three for torch 2.15, transformers
+chooses; sparse-attention-hub's HashAttentionTopKMasker behind its sinks and window, with networks drawn by our rule in the
+form of HashAttention's own checkpoints, which its converter reads; SeerAttention-R's AttnGate over a prompt and steps, with
+drawn weights, whose kernel attends to the first block too. RocketKV's pooled votes and the entries of its chunks
+tie, as do HashAttention's scores: of equals the lower index is taken, which the library leaves open. Written for torch 2.11, transformers 5.23, scikit-learn 1.9; the last three for torch 2.15, transformers
 5.2; Quest 01c1623, loki 005913b, DoubleSparse b0575e6, ClusterKV cb66a22, ShadowKV a21f5a9, PQCache 0b74e12, RocketKV
-63637c8, MoBA 61e456b, LessIsMore 6753bf7.
+63637c8, MoBA 61e456b, LessIsMore 6753bf7, sparse-attention-hub 1a048c9,
+SeerAttention aba03e3.
 """
 
 import ast
@@ -31,11 +35,12 @@ import json
 import math
 import pathlib
 import sys
+import tempfile
 import types
 
 import numpy as np
 import torch
-from authors_code import module_of
+from authors_code import module_of, sparse_attention_hub
 from by_method import write
 from random_stream import uniform
 
@@ -381,11 +386,93 @@ def less_is_more(folder):
     return cases
 
 
+def hashattention(folder):
+    sparse_attention_hub(folder / "sparse-attention-hub")
+    from sparse_attention_hub.sparse_attention.research_attention.maskers import fixed
+    from sparse_attention_hub.sparse_attention.utils import Mask
+    from sparse_attention_hub.sparse_attention.utils.hashattention_utils import convert_usa_weights_to_hash_attention
+
+    def stable_topk(scores, k, dim, largest):
+        return [part.narrow(dim, 0, k) for part in torch.sort(scores, dim=dim, descending=largest, stable=True)]
+
+    cases, topk = [], torch.topk
+    for n, sinks, window, heavy, sizes, seed in [(150, 4, 8, 20, (DIM, 12, 12, 32), 1), (120, 0, 1, 16, (DIM, 8, 40), 2),
+                                                 (200, 16, 16, 10, (DIM, 64), 3)]:
+        state = {}
+        for side in "qk":
+            for head in range(Q_HEADS):
+                for i, (inner, out) in enumerate(zip(sizes, sizes[1:])):
+                    name = f"0.learning_to_hash_transformation_{side}.{head}.{2 * i}."
+                    state[name + "weight"] = floats(out * inner, name + "weight", seed).view(out, inner)
+                    state[name + "bias"] = floats(out, name + "bias", seed)
+        with tempfile.NamedTemporaryFile() as file:
+            torch.save(state, file.name)
+            weights = convert_usa_weights_to_hash_attention(file.name, 1, Q_HEADS, len(sizes) - 1)
+        keys, q = entries(n, seed)
+        maskers = [fixed.LocalMasker(fixed.LocalMaskerConfig(window_size=window)), fixed.HashAttentionTopKMasker(
+            fixed.HashAttentionTopKMaskerConfig(heavy_size=heavy, hat_bits=sizes[-1], hat_mlp_layers=len(sizes) - 1,
+                                                hat_mlp_hidden_size=sizes[1], hat_mlp_activation="silu", hat_weights=weights))]
+        if sinks > 0:
+            maskers.insert(0, fixed.SinkMasker(fixed.SinkMaskerConfig(sink_size=sinks)))
+        mask, torch.topk = Mask.create_empty_mask((1, Q_HEADS, 1, n + 1), torch.float32, torch.device("cpu")), stable_topk
+        for masker in maskers:
+            mask = masker.add_mask(keys, q, keys, None, 1.0, 0.0, {}, mask, layer_idx=0)
+        torch.topk = topk
+        lists = [torch.nonzero(mask.get_dense_mask()[0, h, 0]).flatten().tolist() for h in range(Q_HEADS)]
+        assert all(len(head) == sinks + window + heavy for head in lists)
+        cases.append({"method": {"name": "hashattention", "sinks": sinks, "window": window, "tokens": sinks + window + heavy},
+                      "sizes": sizes, "n": n, "seed": seed, "selected": lists})
+    return cases
+
+
+def seerattention_r(folder):
+    folder, stubs = folder / "SeerAttention/seer_attn", ["flash_attn", "flash_attn.bert_padding", "flash_attn.layers",
+                                                        "flash_attn.layers.rotary", "seer_attn", "seer_attn.modules",
+                                                        "seer_attn.kernels", "seer_attn.kernels.varlen",
+                                                        "seer_attn.kernels.varlen.oracle_sparse"]
+    common = module_of(folder / "modules/common.py", stubs)
+    sys.modules["seer_attn.modules.common"] = common
+    code = module_of(folder / "decode_sparse/attn_gate_inf.py", stubs)
+    cache = module_of(folder / "decode_sparse/cache_utils.py",
+                      edits=[("from transformers.cache_utils import Cache", "Cache = object")])
+    inverse = 10000.0 ** (-torch.arange(DIM // 2, dtype=torch.float64) / (DIM // 2))
+
+    def rotation(positions):
+        angles = (positions.double()[:, None] * inverse).repeat(1, 2)[None]
+        return angles.cos(), angles.sin()
+
+    def unrotated(x, positions):  # [1, n, heads, dim]
+        return common.apply_rotary_pos_emb_single(x.double(), *rotation(-positions), unsqueeze_dim=2)
+
+    cases = []
+    for n, steps, block, tokens, norms, seed in [(200, 40, 16, 64, True, 1), (128, 1, 16, 48, True, 2), (150, 30, 8, 40, False, 3),
+                                                 (95, 65, 32, 70, True, 4)]:
+        gate = code.ATTNGATE_CLASSES["Kmaxminavg"](block, DIM, DIM, KV_HEADS, Q_HEADS, "Qproj", False, norms).double()
+        for name, weight in gate.named_parameters():
+            weight.data = floats(weight.numel(), f"model.layers.0.self_attn.attn_gate.{name}", seed).double().view(weight.shape)
+        blocks, everything = cache.KCompressionCache(1, block), torch.arange(n + steps)
+        keys = torch.cat([floats(n * KV_HEADS * DIM, "keys", seed)] +
+                         [floats(KV_HEADS * DIM, "more", seed + i) for i in range(steps)]).view(1, -1, KV_HEADS, DIM)
+        keys, q = unrotated(keys, everything), floats(Q_HEADS * DIM, "q", seed).view(1, 1, Q_HEADS, DIM)
+        gate(keys[:, :n], 0, blocks, max_cache_len=n, position_embeddings=rotation(everything[:n]),
+             block_position_embeddings=rotation(everything[:n:block]))
+        for at in range(n, n + steps):
+            count = at // block + 1
+            mask = gate(keys[:, at:at + 1], 0, blocks, unrotated(q, everything[at:at + 1]), torch.ones(1, 1, count, dtype=torch.bool),
+                        max_cache_len=at + 1, position_embeddings=rotation(everything[at:at + 1]),
+                        block_budget=tokens // block, sparsity_method="token_budget")
+        mask[:, :, 0] = True
+        lists = [[i for i in range(n + steps) if mask[0, head // GROUP, i // block]] for head in range(Q_HEADS)]
+        cases.append({"method": {"name": "seerattention_r", "block": block, "tokens": tokens}, "n": n, "steps": steps, "norms": norms,
+                      "seed": seed, "selected": lists})
+    return cases
+
+
 if __name__ == "__main__":
     clones = pathlib.Path(sys.argv[1])
     torch.manual_seed(0)
     made_by = "tests/golden/retrieval_methods.py, torch " + torch.__version__
-    for part in (quest, loki, double_sparsity, clusterkv, pqcache, shadowkv, rocketkv, moba, less_is_more):
+    for part in (quest, loki, double_sparsity, clusterkv, pqcache, shadowkv, rocketkv, moba, less_is_more, hashattention, seerattention_r):
         if sys.argv[2:] and part.__name__ not in sys.argv[2:]:
             continue
         write(__file__, part.__name__, {"made_by": made_by, "cases": part(clones)})

@@ -53,7 +53,8 @@ inline json active_settings(const MethodEntry& entry) {
   if (entry.info.name == "xattention") spec["threshold"] = 0.3;
   if (entry.info.name == "skip_softmax") spec.update({{"scale", 100}, {"block", 16}});
   if (entry.info.name == "simlayerkv") spec.update({{"threshold", 0.01}, {"recent", 100}});
-  if (entry.info.name == "vattention") spec.update({{"sinks", 4}, {"window", 16}});
+  if (entry.info.name == "vattention" || entry.info.name == "hashattention")
+    spec.update({{"sinks", 4}, {"window", 16}});
   if (entry.info.name == "magicpig") spec["dense_every"] = 0;  // the first of few layers would attend to everything
   if (entry.info.name == "less_is_more") spec["dense_layers"] = 0;  // of three layers the last one would choose
   for (const ParameterInfo& parameter : entry.parameters()) {

@@ -97,7 +97,7 @@ TEST(DeviceOffload, ATreesLogitsAreTheHosts) {
 /// Requests that attend on the device and on the host, and one whose prompt is read, in the same passes.
 TEST(DeviceOffload, BitsDoNotDependOnWhoElseIsInAPassWhereverThatIsComputed) {
   Offloaded offloaded;
-  const Prefill prompt = prefill(offloaded.model(), tiny_prompt(90), kEverything);
+  const Prefill prompt = prefill(offloaded.model(), tiny_prompt(90), combine(kEverything, {.window = kWholePrompt}));
   const std::vector<json> specs = {{{"name", "full"}},
                                    {{"name", "snapkv"}, {"keep", 0.5}},
                                    {{"name", "quest"}, {"keep", 0.5}},
@@ -105,6 +105,7 @@ TEST(DeviceOffload, BitsDoNotDependOnWhoElseIsInAPassWhereverThatIsComputed) {
                                    {{"name", "specache"}, {"k", 8}},
                                    {{"name", "gear"}, {"buffer", 64}},
                                    {{"name", "minicache"}},
+                                   {{"name", "attention_matching"}, {"keep", 0.5}},
                                    {{"name", "shadowkv"}, {"keep", 0.5}, {"outliers", 2}},
                                    {{"name", "infllm"}, {"init", 8}, {"local", 32}, {"block", 16}, {"exec", 32}}};
   std::vector<std::unique_ptr<Method>> methods;
