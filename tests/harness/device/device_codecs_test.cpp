@@ -62,7 +62,6 @@ TEST(DeviceCodecs, WhatIsPutTogetherIsAttendedToAndFollowsStepByStep) {
                                 {{"name", "kvquant"}, {"bits", 3}},
                                 {{"name", "rotatekv"}, {"bits", 4}, {"massive", 0}},
                                 {{"name", "turboquant"}, {"variant", "prod"}},
-                                {{"name", "fp4"}},
                                 {{"name", "fp4"}, {"residual_length", 16}},
                                 {{"name", "oscar"}, {"group_size", 16}, {"residual_length", 16}},
                                 {{"name", "kvarn"}, {"group", 16}, {"sinks", 0}},
