@@ -78,8 +78,8 @@ endfunction()
 
 # kvarena_test(core_test SOURCES a_test.cpp DEPS kvarena::core [ATEN] [LABEL slow] [SHARDS 4]) -> one CTest entry per
 # program: a program linked to libtorch takes a fifth of a second just to start. Where a program runs for many minutes,
-# SHARDS entries share its cases, each on one thread beside the others. Tests are compiled at -O1, a quarter faster than
-# at -O3: what they spend their time in is not theirs.
+# SHARDS entries share its cases. Tests are compiled at -O1, a quarter faster than at -O3: what they spend their time in
+# is not theirs.
 function(kvarena_test name)
   cmake_parse_arguments(ARG "ATEN" "LABEL;TIMEOUT;SHARDS" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -105,17 +105,20 @@ function(kvarena_test name)
   endif()
   foreach(shard RANGE 1 ${ARG_SHARDS})
     math(EXPR index "${shard} - 1")
-    kvarena_test_entry(${name}_${shard} ${name} ${ARG_TIMEOUT} "${ARG_LABEL}" OMP_NUM_THREADS=1
-                       GTEST_TOTAL_SHARDS=${ARG_SHARDS} GTEST_SHARD_INDEX=${index}
-                       GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/test-results/${name}_${shard}.xml)
+    kvarena_test_entry(${name}_${shard} ${name} ${ARG_TIMEOUT} "${ARG_LABEL}" GTEST_TOTAL_SHARDS=${ARG_SHARDS}
+                       GTEST_SHARD_INDEX=${index} GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/test-results/${name}_${shard}.xml)
   endforeach()
 endfunction()
 
-# A CTest entry that runs a GoogleTest program, with variables as given. What might run longest is started first.
+# A CTest entry that runs a GoogleTest program, with variables as given. What might run longest is started first. Tests run
+# beside each other on few cores, each on one thread, or on as many as its folder sets KVARENA_TEST_THREADS to, for what
+# divides work among them; threads that wait for each other give up their core soon.
 function(kvarena_test_entry entry program timeout label)
+  if(NOT KVARENA_TEST_THREADS)
+    set(KVARENA_TEST_THREADS 1)
+  endif()
   add_test(NAME ${entry} COMMAND ${program})
-  # Threads that wait for each other give up their core soon: tests run beside other work, on few cores.
   set_tests_properties(${entry} PROPERTIES
     TIMEOUT ${timeout} COST ${timeout} LABELS "${label}"
-    ENVIRONMENT "GOMP_SPINCOUNT=1000;${ARGN}")
+    ENVIRONMENT "GOMP_SPINCOUNT=1000;OMP_NUM_THREADS=${KVARENA_TEST_THREADS};${ARGN}")
 endfunction()
