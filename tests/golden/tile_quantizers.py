@@ -2,15 +2,15 @@
 tests/methods/compression/{kvarn,oscar,polarquant}_test.cpp.
 
     pip install numpy torch
-    git clone https://github.com/huawei-csl/KVarN && git clone https://github.com/ericshwu/PolarQuant
+    git clone https://github.com/sztlink/KVarN && git clone https://github.com/ericshwu/PolarQuant
     git clone https://github.com/ZunhaiSu/OScaR-KV-Quant
     python tests/golden/tile_quantizers.py FOLDER_OF_CLONES
 
 Writes tile_quantizers/NAME.json. Keys and values are drawn by harness/core/random.h's rule, so the test holds the same:
 128 tokens of 2 heads of 32 channels, float32, some tokens and channels larger than others (entries()). Executed as they
-are, on a CPU in float32: KVarN's variance_normalize_batched and kvarn_store_tile_{k,v}_batch_from_sinkhorn (002d388);
-OScaR's hadamard_rotation, _norm_factor_extract and KVQuantizer (d2109f5); PolarQuant's quantize_and_pack_nbit
-(7fc65d8), whose values are KIVI's of one group a head, here restated. Our scales are rounded to 16 bits before codes are
+are, on a CPU in float32: KVarN's variance_normalize_batched and kvarn_store_tile_{k,v}_batch_from_sinkhorn (002d388 of a
+copy of huawei-csl/KVarN); OScaR's hadamard_rotation, _norm_factor_extract and KVQuantizer (d2109f5); PolarQuant's
+quantize_and_pack_nbit (7fc65d8), whose values are KIVI's of one group a head, here restated. Our scales are rounded to 16 bits before codes are
 chosen, so rows [head, token] are left out in which a number lies within `margin` of the border between two codes; of
 the others the first 10 of each head are written. Written for torch 2.11.0, numpy 2.4.6.
 """
