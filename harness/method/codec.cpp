@@ -14,9 +14,7 @@ std::string check_group(kernels::CellKind kind, const kernels::QuantFormat& form
   if (format.group_size % 16 != 0) {
     return fmt::format("group_size: found {}, expected a multiple of 16", format.group_size);
   }
-  if (!kernels::groups_in_tokens(kind, format) || head_dim % format.group_size == 0) return {};
-  return fmt::format("group_size: found {}, which does not divide the model's head_dim {}", format.group_size,
-                     head_dim);
+  return kernels::groups_in_tokens(kind, format) ? group_size_problem(format.group_size, head_dim) : std::string();
 }
 
 }  // namespace
@@ -36,6 +34,11 @@ void check_bits(const std::string& place, const char* key, int64_t bits, std::ve
   if ((bits >= 1 && bits <= 5) || bits == 8) return;
   problems.push_back(describe(
       {.place = fmt::format("{}.{}", place, key), .found = fmt::format("{}", bits), .expected = "1, 2, 3, 4, 5 or 8"}));
+}
+
+std::string group_size_problem(int64_t group_size, int64_t head_dim) {
+  if (head_dim % group_size == 0) return {};
+  return fmt::format("group_size: found {}, which does not divide the model's head_dim {}", group_size, head_dim);
 }
 
 RotaryKeys rotary_keys(const LayerContext& layer) {

@@ -67,6 +67,8 @@ class QuantizingCodec : public Codec {
 
 /// A problem when bits are not among those that kernels pack.
 void check_bits(const std::string& place, const char* key, int64_t bits, std::vector<std::string>& problems);
+/// Why groups of this many channels do not fit a head; empty if they do.
+[[nodiscard]] std::string group_size_problem(int64_t group_size, int64_t head_dim);
 /// The model's rotation of keys; none where the model is not known.
 [[nodiscard]] RotaryKeys rotary_keys(const LayerContext& layer);
 /// How scales of a layer are stored where a codec follows the cache: its own 16-bit type, f16 for an f32 cache.

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -251,8 +249,7 @@ class Gear final : public Codec {
   }
   std::string check_layer(const LayerContext& layer) const override {
     const int64_t d = layer.cache.shape().head_dim;
-    if (d % std::min(group_size_, d) == 0) return {};
-    return fmt::format("group_size: found {}, which does not divide the model's head_dim {}", group_size_, d);
+    return group_size_problem(std::min(group_size_, d), d);
   }
   std::unique_ptr<PackedSegment> make_segment(const LayerContext& layer) const override {
     const LayerShape& shape = layer.cache.shape();

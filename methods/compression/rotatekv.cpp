@@ -116,8 +116,7 @@ class RotateKv final : public Codec {
   bool storable() const override { return true; }
   std::string check_layer(const LayerContext& layer) const override {
     const int64_t d = layer.cache.shape().head_dim;
-    if (d % std::min(group_size_, d) == 0) return {};
-    return fmt::format("group_size: found {}, which does not divide the model's head_dim {}", group_size_, d);
+    return group_size_problem(std::min(group_size_, d), d);
   }
 
   std::vector<int32_t> exempt(const LayerContext& /*layer*/, const LayerObservations& seen) const override {

@@ -30,23 +30,8 @@ TEST(VAttention, SmallerErrorsTakeMoreEntries) {
   }
 }
 
-/// Weighted by their probabilities, samples estimate attention to all entries: the mean over many seeds is near it, and
-/// much nearer than every one of them.
 TEST(VAttention, TheMeanOverManySeedsIsAttentionToEverything) {
-  const WeightedStep full({{"name", "full"}}, 500, 7);
-  constexpr int64_t kDraws = 200;
-  std::vector<double> mean(64);
-  double alone = 0;
-  for (int64_t seed = 0; seed < kDraws; ++seed) {
-    const WeightedStep step(spec(seed, 0.5), 500, 7);
-    for (size_t i = 0; i < mean.size(); ++i) {
-      mean[i] += step.attended()[i] / static_cast<double>(kDraws);
-      alone += std::fabs(step.attended()[i] - full.attended()[i]) / static_cast<double>(64 * kDraws);
-    }
-  }
-  double together = 0;
-  for (size_t i = 0; i < mean.size(); ++i) together += std::fabs(mean[i] - full.attended()[i]) / 64;
-  EXPECT_LT(together, alone / 4);
+  testing::expect_mean_of_draws([](int64_t seed) { return spec(seed, 0.5); }, 500);
 }
 
 }  // namespace

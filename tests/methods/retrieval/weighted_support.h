@@ -2,6 +2,8 @@
 // A step's attention under a method whose entries have weights, and what its authors' code gives
 // (tests/golden/weighted_retrieval.py).
 
+#include <functional>
+
 #include "harness/cache/attend_plan.h"
 #include "tests/methods/retrieval/retrieval_support.h"
 
@@ -69,6 +71,25 @@ inline void expect_golden_attention(const std::string& method_name, double toler
           << one.at("method") << ", number " << i;
     }
   }
+}
+
+/// Weighted by their probabilities, samples estimate attention to all n entries: the mean over many draws is near it,
+/// and much nearer than every one of them. `spec` gives the method's settings for a seed.
+inline void expect_mean_of_draws(const std::function<nlohmann::json(int64_t seed)>& spec, int64_t n) {
+  const WeightedStep full({{"name", "full"}}, n, 7);
+  constexpr int64_t kDraws = 200;
+  std::vector<double> mean(64);
+  double alone = 0;
+  for (int64_t seed = 0; seed < kDraws; ++seed) {
+    const WeightedStep step(spec(seed), n, 7);
+    for (size_t i = 0; i < mean.size(); ++i) {
+      mean[i] += step.attended()[i] / static_cast<double>(kDraws);
+      alone += std::fabs(step.attended()[i] - full.attended()[i]) / static_cast<double>(64 * kDraws);
+    }
+  }
+  double together = 0;
+  for (size_t i = 0; i < mean.size(); ++i) together += std::fabs(mean[i] - full.attended()[i]) / 64;
+  EXPECT_LT(together, alone / 4);
 }
 
 }  // namespace kvarena::testing
