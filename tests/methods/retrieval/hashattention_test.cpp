@@ -62,7 +62,8 @@ TEST(HashAttention, CountsSignaturesOfEveryQueryHead) {
   EXPECT_EQ(request.cache.layers[0].index->bytes(), 4 * 100 * 8);  // 40 bits in two words
 }
 
-/// Keys that are near one of eight directions each, and queries along one: signatures of the published width find the keys around it.
+/// Keys that are near one of eight directions each, and queries along one: signatures of the published width find the
+/// keys around it.
 TEST(HashAttention, AFitFindsTheBestEntries) {
   constexpr int64_t kEntries = 500, kQueries = 256, kTopics = 8;
   const auto along = [](int64_t count, int64_t heads, float length, std::string_view what, uint64_t seed) {
