@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "harness/cache/rotation_tables.h"
@@ -155,7 +157,7 @@ class DeviceAddProducts final : public DeviceDequantOp {
         const bool again = h > 0 && block.a[h].data() == block.a[h - 1].data();
         known.a.push_back(again ? known.a.back() : factors_.count());
         if (!again) factors_.append(block.a[h].data(), std::ssize(block.a[h]), uploads);
-        const auto [at, added] = b_at_.try_emplace(block.b[h].data(), factors_.count());
+        const auto [at, added] = b_at_.try_emplace(known_by(block.b[h]), factors_.count());
         if (added) factors_.append(block.b[h].data(), std::ssize(block.b[h]), uploads);
         known.b.push_back(at->second);
       }
@@ -187,8 +189,15 @@ class DeviceAddProducts final : public DeviceDequantOp {
     int64_t first, count, rank;
     std::vector<int64_t> a, b;  // [heads] where their factors begin
   };
+  using Key = std::pair<const uint16_t*, size_t>;
+  /// Place and hash of the host's numbers: of a block that is gone another one may have the place.
+  static Key known_by(std::span<const uint16_t> numbers) {
+    const auto* const bytes = reinterpret_cast<const char*>(numbers.data());
+    return {numbers.data(), std::hash<std::string_view>()({bytes, numbers.size_bytes()})};
+  }
+
   std::vector<Block> blocks_;
-  std::map<const uint16_t*, int64_t> b_at_;  // where the host's lie here
+  std::map<Key, int64_t> b_at_;  // where the host's lie here
   GrowingArray<uint16_t> factors_;
 };
 
