@@ -66,6 +66,7 @@ class @Class@ final : public QuantizingCodec {
 constexpr std::string_view kRetrieval = R"(#include <algorithm>
 #include <numeric>
 
+#include "harness/method/head_lists.h"
 #include "harness/method/retriever.h"
 
 namespace kvarena {
@@ -75,17 +76,13 @@ constexpr int64_t kBlock = 16;  // entries that one landmark stands for
 
 /// The mean key of every block of every kv head.
 struct Landmarks final : public LayerIndex {
-  std::vector<LedgerVector<float>> heads;  // [kv_heads][blocks, head_dim]
+  explicit Landmarks(HeadLists<float> means) : heads(std::move(means)) {}
 
-  [[nodiscard]] int64_t bytes() const override {
-    int64_t total = 0;
-    for (const auto& head : heads) total += static_cast<int64_t>(head.capacity() * sizeof(float));
-    return total;
-  }
+  HeadLists<float> heads;  // [kv_heads][blocks, head_dim]
+
+  [[nodiscard]] int64_t bytes() const override { return heads.bytes(); }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
-    auto copy = std::make_unique<Landmarks>();
-    for (const auto& head : heads) copy->heads.emplace_back(head.begin(), head.end(), LedgerAllocator<float>(ledger));
-    return copy;
+    return std::make_unique<Landmarks>(HeadLists(heads, ledger));
   }
 };
 
@@ -94,9 +91,7 @@ struct Landmarks final : public LayerIndex {
 class @Class@ final : public Retriever {
  public:
   std::unique_ptr<LayerIndex> make_index(const LayerShape& shape, const LedgerPtr& ledger) const override {
-    auto index = std::make_unique<Landmarks>();
-    for (int64_t head = 0; head < shape.kv_heads; ++head) index->heads.emplace_back(LedgerAllocator<float>(ledger));
-    return index;
+    return std::make_unique<Landmarks>(HeadLists<float>(shape.kv_heads, ledger));
   }
 
   void extend(LayerIndex& index, const EntrySegment& entries, int64_t end) const override {

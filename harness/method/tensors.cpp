@@ -79,6 +79,10 @@ at::Tensor rotated(const Rotation& rotation, const at::Tensor& x, const at::Tens
   return at::cat({half[0] * cos - half[1] * sin, half[1] * cos + half[0] * sin}, -1);
 }
 
+at::Tensor unrotated(const Rotation& rotation, const at::Tensor& x, const at::Tensor& positions) {
+  return rotated(rotation, x, -positions) / (rotation.magnitude * rotation.magnitude);
+}
+
 at::Tensor mean_rotation(const Rotation& rotation, int64_t first, int64_t count) {
   const at::Tensor positions = at::arange(first, first + count, at::kDouble).unsqueeze(1);
   const at::Tensor angles = positions * at::tensor(rotation.inverse);  // [count, head_dim / 2]

@@ -30,6 +30,8 @@ namespace kvarena {
 
 /// Rows [.., n or 1, head_dim] rotated by `positions` [n], times the rotation's magnitude.
 [[nodiscard]] at::Tensor rotated(const Rotation& rotation, const at::Tensor& x, const at::Tensor& positions);
+/// Rows before rotated() turned them.
+[[nodiscard]] at::Tensor unrotated(const Rotation& rotation, const at::Tensor& x, const at::Tensor& positions);
 /// Mean of the rotations of positions first .. first + count - 1, magnitude included: [head_dim, head_dim], in double.
 [[nodiscard]] at::Tensor mean_rotation(const Rotation& rotation, int64_t first, int64_t count);
 

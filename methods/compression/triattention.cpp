@@ -21,9 +21,8 @@ class QueryCentres final : public Fitter {
 
   FittedTensors collect(const LayerView& layer, const RandomStream& /*draws*/) const override {
     const Rotation& rotation = layer.model().rotation_of(layer.layer());
-    const at::Tensor back = -at::arange(layer.n(), at::kDouble);
-    const at::Tensor plain = rotated(rotation, layer.queries(kWholePrompt).to(at::kDouble), back) /
-                             (rotation.magnitude * rotation.magnitude);  // [q_heads, n, head_dim]
+    const at::Tensor queries = layer.queries(kWholePrompt).to(at::kDouble);
+    const at::Tensor plain = unrotated(rotation, queries, at::arange(layer.n(), at::kDouble));  // [q_heads, n, d]
     return {{"count", {.shape = {1}, .values = {static_cast<float>(layer.n())}}},
             {"mean", weight_of(plain.mean(1).unsqueeze(0))},
             {"norm", weight_of(pair_norms(plain).mean(1).unsqueeze(0))}};

@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/method/entry_scores.h"
+#include "harness/method/head_lists.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/tensors.h"
 
@@ -143,22 +144,18 @@ class HashFitter final : public Fitter {
 
 /// Signatures of a layer's keys, one for each query head.
 struct SignatureIndex final : public LayerIndex {
+  explicit SignatureIndex(HeadLists<uint32_t> signs) : heads(std::move(signs)) {}
+
   std::shared_ptr<const HashNet> of_queries, of_keys;  // weights of the method: not counted
-  std::vector<LedgerVector<uint32_t>> heads;           // [q_heads][entries, words]
+  HeadLists<uint32_t> heads;                           // [q_heads][entries, words]
 
   [[nodiscard]] int64_t bits() const { return of_keys->biases.back().size(2); }
   [[nodiscard]] int64_t words() const { return (bits() + 31) / 32; }
-  [[nodiscard]] int64_t bytes() const override {
-    size_t total = 0;
-    for (const auto& head : heads) total += head.capacity() * sizeof(uint32_t);
-    return static_cast<int64_t>(total);
-  }
+  [[nodiscard]] int64_t bytes() const override { return heads.bytes(); }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
-    auto copy = std::make_unique<SignatureIndex>();
+    auto copy = std::make_unique<SignatureIndex>(HeadLists(heads, ledger));
     copy->of_queries = of_queries;
     copy->of_keys = of_keys;
-    for (const auto& head : heads)
-      copy->heads.emplace_back(head.begin(), head.end(), LedgerAllocator<uint32_t>(ledger));
     return copy;
   }
 };
@@ -199,9 +196,7 @@ class HashAttention final : public ScoringRetriever {
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<HashFitter>(bits_, inner_); }
 
   std::unique_ptr<LayerIndex> make_index(const LayerShape& shape, const LedgerPtr& ledger) const override {
-    auto index = std::make_unique<SignatureIndex>();
-    for (int64_t head = 0; head < shape.q_heads; ++head) index->heads.emplace_back(LedgerAllocator<uint32_t>(ledger));
-    return index;
+    return std::make_unique<SignatureIndex>(HeadLists<uint32_t>(shape.q_heads, ledger));
   }
   void start(LayerIndex& index, const LayerContext& layer, const LayerObservations& /*seen*/) const override {
     auto& own = static_cast<SignatureIndex&>(index);

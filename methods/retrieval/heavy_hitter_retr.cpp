@@ -1,23 +1,20 @@
 #include <cmath>
 
 #include "harness/method/entry_scores.h"
+#include "harness/method/head_lists.h"
 
 namespace kvarena {
 namespace {
 
 /// Attention that every entry received so far, summed over the group's queries.
 struct RunningScores final : public LayerIndex {
-  std::vector<LedgerVector<float>> heads;  // [kv_heads][entries]
+  explicit RunningScores(HeadLists<float> sums) : heads(std::move(sums)) {}
 
-  [[nodiscard]] int64_t bytes() const override {
-    size_t total = 0;
-    for (const auto& head : heads) total += head.capacity() * sizeof(float);
-    return static_cast<int64_t>(total);
-  }
+  HeadLists<float> heads;  // [kv_heads][entries]
+
+  [[nodiscard]] int64_t bytes() const override { return heads.bytes(); }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
-    auto copy = std::make_unique<RunningScores>();
-    for (const auto& head : heads) copy->heads.emplace_back(head.begin(), head.end(), LedgerAllocator<float>(ledger));
-    return copy;
+    return std::make_unique<RunningScores>(HeadLists(heads, ledger));
   }
 };
 
@@ -37,9 +34,7 @@ class HeavyHitterRetrieval final : public Retriever {
   }
 
   std::unique_ptr<LayerIndex> make_index(const LayerShape& shape, const LedgerPtr& ledger) const override {
-    auto index = std::make_unique<RunningScores>();
-    for (int64_t head = 0; head < shape.kv_heads; ++head) index->heads.emplace_back(LedgerAllocator<float>(ledger));
-    return index;
+    return std::make_unique<RunningScores>(HeadLists<float>(shape.kv_heads, ledger));
   }
   void start(LayerIndex& index, const LayerContext& layer, const LayerObservations& seen) const override {
     const LayerShape& shape = layer.cache.shape();
@@ -53,9 +48,10 @@ class HeavyHitterRetrieval final : public Retriever {
   }
   Selection select(const LayerIndex& index, const EntrySegment& entries, const LayerQueries& /*queries*/,
                    const Candidates& among) const override {
+    const auto& heads = static_cast<const RunningScores&>(index).heads;
     Selection selection;
-    for (const auto& head : static_cast<const RunningScores&>(index).heads) {
-      std::vector<float> sums(head.begin(), head.end());
+    for (int64_t head = 0; head < heads.heads(); ++head) {
+      std::vector<float> sums(heads[head].begin(), heads[head].end());
       sums.resize(static_cast<size_t>(entries.entries(0)), 0.0F);  // new entries have received nothing
       selection.lists.push_back(best_candidates(sums, among, "heavy_hitter_retr"));
     }

@@ -8,33 +8,31 @@
 #include "harness/core/normal_draws.h"
 #include "harness/core/random.h"
 #include "harness/method/entry_scores.h"
+#include "harness/method/head_lists.h"
 
 namespace kvarena {
 namespace {
 
 /// Hash codes of a layer's keys.
 struct HashIndex final : public LayerIndex {
-  explicit HashIndex(const LedgerPtr& ledger) : means(LedgerAllocator<float>(ledger)) {}
+  HashIndex(HeadLists<uint16_t> hashes, const LedgerPtr& ledger)
+      : means(LedgerAllocator<float>(ledger)), codes(std::move(hashes)) {}
 
   int64_t layer = 0;
-  int64_t first = 0, end = 0;                 // entries that have codes
-  LedgerVector<float> means;                  // [kv_heads, head_dim] of the keys that were hashed first
-  std::vector<LedgerVector<uint16_t>> codes;  // [kv_heads] of [end - first, tables]
-  at::Tensor directions;                      // [head_dim, tables * bits], follow from the seed: not counted
+  int64_t first = 0, end = 0;  // entries that have codes
+  LedgerVector<float> means;   // [kv_heads, head_dim] of the keys that were hashed first
+  HeadLists<uint16_t> codes;   // [kv_heads] of [end - first, tables]
+  at::Tensor directions;  // [head_dim, tables * bits], follow from the seed: not counted; of a dense layer undefined
 
   [[nodiscard]] int64_t bytes() const override {
-    size_t total = means.capacity() * sizeof(float);
-    for (const auto& head : codes) total += head.capacity() * sizeof(uint16_t);
-    return static_cast<int64_t>(total);
+    return codes.bytes() + static_cast<int64_t>(means.capacity() * sizeof(float));
   }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
-    auto copy = std::make_unique<HashIndex>(ledger);
+    auto copy = std::make_unique<HashIndex>(HeadLists(codes, ledger), ledger);
     copy->layer = layer;
     copy->first = first;
     copy->end = end;
     copy->means.assign(means.begin(), means.end());
-    for (const auto& head : codes)
-      copy->codes.emplace_back(head.begin(), head.end(), LedgerAllocator<uint16_t>(ledger));
     copy->directions = directions;
     return copy;
   }
@@ -65,22 +63,18 @@ class MagicPig final : public Retriever {
   const char* default_generated() const override { return "attended"; }
   Protection protect(int64_t /*budget*/) const override { return {.sinks = sinks_}; }
 
-  std::unique_ptr<LayerIndex> make_index(const LayerShape& /*shape*/, const LedgerPtr& ledger) const override {
-    return std::make_unique<HashIndex>(ledger);
+  std::unique_ptr<LayerIndex> make_index(const LayerShape& shape, const LedgerPtr& ledger) const override {
+    return std::make_unique<HashIndex>(HeadLists<uint16_t>(shape.kv_heads, ledger), ledger);
   }
   void start(LayerIndex& index, const LayerContext& layer, const LayerObservations& /*seen*/) const override {
     auto& own = static_cast<HashIndex&>(index);
-    const LayerShape& shape = layer.cache.shape();
     own.layer = layer.layer;
-    if (dense(own)) return;
-    for (int64_t head = 0; head < shape.kv_heads; ++head)
-      own.codes.emplace_back(LedgerAllocator<uint16_t>(layer.cache.ledger()));
-    own.directions = directions(shape.head_dim);
+    if (!dense(own)) own.directions = directions(layer.cache.shape().head_dim);
   }
 
   void extend(LayerIndex& index, const EntrySegment& entries, int64_t end) const override {
     auto& own = static_cast<HashIndex&>(index);
-    if (own.codes.empty()) return;
+    if (!own.directions.defined()) return;
     const LayerShape& shape = entries.shape();
     if (own.means.empty()) own.first = own.end = sinks_;
     own.end = std::max(own.first, std::min(own.end, index.entries));  // drafts were taken back
@@ -108,7 +102,7 @@ class MagicPig final : public Retriever {
     const LayerShape& shape = entries.shape();
     const int64_t end = std::min(own.end, among.last);
     Selection selection;
-    if (own.codes.empty() || own.end == own.first) return selection;
+    if (own.end == own.first) return selection;
     for (int64_t head = 0; head < shape.q_heads; ++head) {
       const float* q = queries.q + head * shape.head_dim;
       const int64_t kv_head = head / shape.group();

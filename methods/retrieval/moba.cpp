@@ -2,23 +2,20 @@
 #include <limits>
 
 #include "harness/method/entry_scores.h"
+#include "harness/method/head_lists.h"
 
 namespace kvarena {
 namespace {
 
 /// Mean key of each block of entries.
 struct BlockMeans final : public LayerIndex {
-  std::vector<LedgerVector<float>> heads;  // [kv_heads] of [blocks, head_dim]
+  explicit BlockMeans(HeadLists<float> means) : heads(std::move(means)) {}
 
-  [[nodiscard]] int64_t bytes() const override {
-    size_t total = 0;
-    for (const auto& head : heads) total += head.capacity() * sizeof(float);
-    return static_cast<int64_t>(total);
-  }
+  HeadLists<float> heads;  // [kv_heads] of [blocks, head_dim]
+
+  [[nodiscard]] int64_t bytes() const override { return heads.bytes(); }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
-    auto copy = std::make_unique<BlockMeans>();
-    for (const auto& head : heads) copy->heads.emplace_back(head.begin(), head.end(), LedgerAllocator<float>(ledger));
-    return copy;
+    return std::make_unique<BlockMeans>(HeadLists(heads, ledger));
   }
 };
 
@@ -32,9 +29,7 @@ class Moba final : public Retriever {
   void parameters(ParameterVisitor& p) override { p("block", block_).min(1).doc("entries of a block"); }
 
   std::unique_ptr<LayerIndex> make_index(const LayerShape& shape, const LedgerPtr& ledger) const override {
-    auto index = std::make_unique<BlockMeans>();
-    for (int64_t head = 0; head < shape.kv_heads; ++head) index->heads.emplace_back(LedgerAllocator<float>(ledger));
-    return index;
+    return std::make_unique<BlockMeans>(HeadLists<float>(shape.kv_heads, ledger));
   }
 
   /// Reads the block where the index ends again: drafts may have been taken back.
@@ -42,8 +37,8 @@ class Moba final : public Retriever {
     const int64_t d = entries.shape().head_dim, first = index.entries / block_, blocks = blocks_of(end);
     std::vector<float> keys(static_cast<size_t>((end - first * block_) * d));
     auto& heads = static_cast<BlockMeans&>(index).heads;
-    for (size_t head = 0; head < heads.size(); ++head) {
-      entries.read_some(static_cast<int64_t>(head), first * block_, end - first * block_, keys.data(), nullptr, d);
+    for (int64_t head = 0; head < heads.heads(); ++head) {
+      entries.read_some(head, first * block_, end - first * block_, keys.data(), nullptr, d);
       heads[head].resize(static_cast<size_t>(blocks * d));
       for (int64_t block = first; block < blocks; ++block) {
         const int64_t begin = (block - first) * block_, stop = std::min(begin + block_, end - first * block_);

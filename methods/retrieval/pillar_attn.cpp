@@ -1,28 +1,27 @@
 #include <numeric>
 
 #include "harness/method/entry_scores.h"
+#include "harness/method/head_lists.h"
 
 namespace kvarena {
 namespace {
 
 /// Attention probabilities of the last full step and the queries that the next one will average over.
 struct PillarState final : public LayerIndex {
-  explicit PillarState(const LedgerPtr& ledger) : queries(LedgerAllocator<float>(ledger)) {}
+  PillarState(HeadLists<float> probabilities, const LedgerPtr& ledger)
+      : scores(std::move(probabilities)), queries(LedgerAllocator<float>(ledger)) {}
 
-  std::vector<LedgerVector<float>> scores;  // [kv_heads][entries of the last full step]
-  LedgerVector<float> queries;              // [count, q_heads, head_dim] since then, oldest first
-  int64_t refreshed = 0;                    // entries at the last full step, 0 before the first
-  int64_t averaged = 0;                     // queries that it averaged over: the newest entries of it
-  int64_t stayed = 0;                       // entries once drafts of that step were taken back
+  HeadLists<float> scores;      // [kv_heads][entries of the last full step]
+  LedgerVector<float> queries;  // [count, q_heads, head_dim] since then, oldest first
+  int64_t refreshed = 0;        // entries at the last full step, 0 before the first
+  int64_t averaged = 0;         // queries that it averaged over: the newest entries of it
+  int64_t stayed = 0;           // entries once drafts of that step were taken back
 
   [[nodiscard]] int64_t bytes() const override {
-    size_t total = queries.capacity() * sizeof(float);
-    for (const auto& head : scores) total += head.capacity() * sizeof(float);
-    return static_cast<int64_t>(total);
+    return scores.bytes() + static_cast<int64_t>(queries.capacity() * sizeof(float));
   }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
-    auto copy = std::make_unique<PillarState>(ledger);
-    for (const auto& head : scores) copy->scores.emplace_back(head.begin(), head.end(), LedgerAllocator<float>(ledger));
+    auto copy = std::make_unique<PillarState>(HeadLists(scores, ledger), ledger);
     copy->queries.assign(queries.begin(), queries.end());
     copy->refreshed = refreshed;
     copy->averaged = averaged;
@@ -51,9 +50,7 @@ class PillarAttention final : public Retriever {
   }
 
   std::unique_ptr<LayerIndex> make_index(const LayerShape& shape, const LedgerPtr& ledger) const override {
-    auto state = std::make_unique<PillarState>(ledger);
-    for (int64_t head = 0; head < shape.kv_heads; ++head) state->scores.emplace_back(LedgerAllocator<float>(ledger));
-    return state;
+    return std::make_unique<PillarState>(HeadLists<float>(shape.kv_heads, ledger), ledger);
   }
 
   void extend(LayerIndex& index, const EntrySegment& /*entries*/, int64_t end) const override {
@@ -70,8 +67,8 @@ class PillarAttention final : public Retriever {
     const int64_t since = by_runs() ? state.stayed - before.last : state.averaged;
     before.count = std::clamp<int64_t>(std::max(among.budget, min_tokens_) - since, 0, before.size());
     Selection selection;
-    for (const auto& scores : state.scores) {
-      std::vector<int32_t>& list = selection.lists.emplace_back(best_candidates(scores, before, "pillar_attn"));
+    for (int64_t head = 0; head < state.scores.heads(); ++head) {
+      auto& list = selection.lists.emplace_back(best_candidates(state.scores[head], before, "pillar_attn"));
       const auto chosen = static_cast<int64_t>(list.size());
       list.resize(static_cast<size_t>(chosen + among.last - before.last));
       std::iota(list.begin() + chosen, list.end(), static_cast<int32_t>(before.last));

@@ -7,6 +7,7 @@
 #include "harness/cache/indexed_segment.h"
 #include "harness/core/error.h"
 #include "harness/method/entry_scores.h"
+#include "harness/method/head_lists.h"
 #include "harness/method/scorer.h"
 
 namespace kvarena {
@@ -22,26 +23,18 @@ struct Stages {
 
 /// Smallest and largest key of each chunk, channel by channel, in the layer's type. Chunks of one entry are the keys.
 struct ChunkIndex final : public LayerIndex {
-  ChunkIndex(const LayerShape& shape, const Stages& two, const LedgerPtr& ledger)
-      : stages(two), dtype(shape.dtype), head_dim(shape.head_dim) {
-    for (int64_t head = 0; head < shape.kv_heads; ++head) heads.emplace_back(LedgerAllocator<std::byte>(ledger));
-  }
+  ChunkIndex(const LayerShape& shape, const Stages& two, HeadLists<std::byte> bounds)
+      : stages(two), dtype(shape.dtype), head_dim(shape.head_dim), heads(std::move(bounds)) {}
 
   Stages stages;
   DType dtype;
   int64_t head_dim;
-  std::vector<LedgerVector<std::byte>> heads;  // [kv_heads] of [chunks, 2, head_dim]
+  HeadLists<std::byte> heads;  // [kv_heads] of [chunks, 2, head_dim]
 
-  [[nodiscard]] int64_t bytes() const override {
-    size_t total = 0;
-    for (const auto& head : heads) total += head.capacity();
-    return static_cast<int64_t>(total);
-  }
+  [[nodiscard]] int64_t bytes() const override { return heads.bytes(); }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
-    auto copy = std::make_unique<ChunkIndex>(LayerShape{.head_dim = head_dim, .dtype = dtype}, stages, ledger);
-    for (const auto& head : heads)
-      copy->heads.emplace_back(head.begin(), head.end(), LedgerAllocator<std::byte>(ledger));
-    return copy;
+    return std::make_unique<ChunkIndex>(LayerShape{.head_dim = head_dim, .dtype = dtype}, stages,
+                                        HeadLists(heads, ledger));
   }
   [[nodiscard]] float bound(int64_t kv_head, int64_t chunk, bool high, int64_t channel) const {
     return kernels::load_element(heads[kv_head].data(), dtype, (2 * chunk + (high ? 1 : 0)) * head_dim + channel);
@@ -55,7 +48,7 @@ void extend(ChunkIndex& index, const EntrySegment& entries) {
   index.entries = n;
   if (chunk == 1 || first * chunk >= n) return;
   std::vector<float> keys(static_cast<size_t>((n - first * chunk) * d));
-  for (int64_t head = 0; head < std::ssize(index.heads); ++head) {
+  for (int64_t head = 0; head < index.heads.heads(); ++head) {
     entries.read_some(head, first * chunk, n - first * chunk, keys.data(), nullptr, d);
     LedgerVector<std::byte>& bounds = index.heads[head];
     bounds.resize(static_cast<size_t>(chunks * 2 * d * kernels::size_of(index.dtype)));
@@ -144,7 +137,7 @@ class RocketKv final : public Method {
     if (layer.layer < dense_layers_ || shape.window > 0 || budget >= n) return;
     const Stages two = stages(n, budget, shape.head_dim);
     evict(layer, seen, two.kept);
-    auto index = std::make_unique<ChunkIndex>(shape, two, layer.cache.ledger());
+    auto index = std::make_unique<ChunkIndex>(shape, two, HeadLists<std::byte>(shape.kv_heads, layer.cache.ledger()));
     extend(*index, layer.cache.tail());
     layer.cache.index = std::move(index);
   }

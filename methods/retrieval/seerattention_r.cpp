@@ -6,16 +6,12 @@
 
 #include "harness/core/error.h"
 #include "harness/method/entry_scores.h"
+#include "harness/method/head_lists.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/tensors.h"
 
 namespace kvarena {
 namespace {
-
-/// x freed of the rotation by its positions [n]: rows [.., n, head_dim].
-at::Tensor unrotated(const Rotation& rotation, const at::Tensor& x, const at::Tensor& positions) {
-  return rotated(rotation, x, -positions) / (rotation.magnitude * rotation.magnitude);
-}
 
 at::Tensor normed(const at::Tensor& x, const at::Tensor& weight) {
   return x * (x.square().mean(-1, true) + 1e-6).rsqrt() * weight;
@@ -152,20 +148,17 @@ class GateFitter final : public Fitter {
 
 /// Rows of whole blocks under a layer's gate.
 struct GatedBlocks final : public LayerIndex {
-  std::shared_ptr<const SeerGate> gate;    // the method's: not counted
-  int64_t prompt = 0;                      // entries
-  std::vector<LedgerVector<float>> heads;  // [kv_heads] of [blocks, head_dim]
+  explicit GatedBlocks(HeadLists<float> rows) : heads(std::move(rows)) {}
 
-  [[nodiscard]] int64_t bytes() const override {
-    size_t total = 0;
-    for (const auto& head : heads) total += head.capacity() * sizeof(float);
-    return static_cast<int64_t>(total);
-  }
+  std::shared_ptr<const SeerGate> gate;  // the method's: not counted
+  int64_t prompt = 0;                    // entries
+  HeadLists<float> heads;                // [kv_heads] of [blocks, head_dim]
+
+  [[nodiscard]] int64_t bytes() const override { return heads.bytes(); }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
-    auto copy = std::make_unique<GatedBlocks>();
+    auto copy = std::make_unique<GatedBlocks>(HeadLists(heads, ledger));
     copy->gate = gate;
     copy->prompt = prompt;
-    for (const auto& head : heads) copy->heads.emplace_back(head.begin(), head.end(), LedgerAllocator<float>(ledger));
     return copy;
   }
 };
@@ -186,9 +179,7 @@ class SeerAttentionR final : public Retriever {
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<GateFitter>(block_); }
 
   std::unique_ptr<LayerIndex> make_index(const LayerShape& shape, const LedgerPtr& ledger) const override {
-    auto index = std::make_unique<GatedBlocks>();
-    for (int64_t head = 0; head < shape.kv_heads; ++head) index->heads.emplace_back(LedgerAllocator<float>(ledger));
-    return index;
+    return std::make_unique<GatedBlocks>(HeadLists<float>(shape.kv_heads, ledger));
   }
   void start(LayerIndex& index, const LayerContext& layer, const LayerObservations& /*seen*/) const override {
     KVARENA_ASSERT(layer.model != nullptr, "gates are of a model");
@@ -203,7 +194,7 @@ class SeerAttentionR final : public Retriever {
   void extend(LayerIndex& index, const EntrySegment& entries, int64_t end) const override {
     auto& own = static_cast<GatedBlocks&>(index);
     const int64_t d = entries.shape().head_dim, first = own.entries / block_, count = end / block_ - first;
-    for (auto& head : own.heads) head.resize(static_cast<size_t>(first * d));
+    for (int64_t head = 0; head < own.heads.heads(); ++head) own.heads[head].resize(static_cast<size_t>(first * d));
     if (count == 0) return;
     std::vector<at::Tensor> heads;
     for (int64_t head = 0; head < entries.shape().kv_heads; ++head) {

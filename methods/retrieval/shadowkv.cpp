@@ -7,6 +7,7 @@
 #include "harness/cache/entry_source.h"
 #include "harness/cache/low_rank_segment.h"
 #include "harness/method/entry_scores.h"
+#include "harness/method/head_lists.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/row_index.h"
 #include "harness/storage/hierarchy.h"
@@ -18,22 +19,16 @@ namespace {
 struct LandmarkIndex final : public LayerIndex, public EntrySource {
   explicit LandmarkIndex(const LedgerPtr& ledger) : rows(0, 1, DType::f32, ledger) {}
 
-  uint64_t source = new_version();            // of the prompt's entries
-  RowIndex rows;                              // [kv_heads][candidates, head_dim]
-  std::vector<LedgerVector<int32_t>> chunks;  // [kv_heads][candidates], ascending
+  uint64_t source = new_version();  // of the prompt's entries
+  RowIndex rows;                    // [kv_heads][candidates, head_dim]
+  HeadLists<int32_t> chunks;        // [kv_heads][candidates], ascending
 
   [[nodiscard]] uint64_t source_of(const Segment& /*shown*/) const override { return source; }
-  [[nodiscard]] int64_t bytes() const override {
-    size_t total = 0;
-    for (const auto& head : chunks) total += head.capacity() * sizeof(int32_t);
-    return rows.bytes() + static_cast<int64_t>(total);
-  }
+  [[nodiscard]] int64_t bytes() const override { return rows.bytes() + chunks.bytes(); }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
     auto copy = std::make_unique<LandmarkIndex>(ledger);
     for (const RowList& head : rows.heads) copy->rows.heads.push_back(head.clone(ledger));
-    for (const auto& head : chunks) {
-      copy->chunks.emplace_back(head.begin(), head.end(), LedgerAllocator<int32_t>(ledger));
-    }
+    copy->chunks = HeadLists(chunks, ledger);
     return copy;
   }
 };
@@ -166,12 +161,13 @@ class ShadowKv final : public Method {
     const at::Tensor agreement =
         at::cosine_similarity(means.unsqueeze(2), by_chunk, /*dim=*/-1).amin(2).neg().contiguous();
     std::vector<std::vector<int32_t>> exact(static_cast<size_t>(heads));
+    index.chunks = HeadLists<int32_t>(heads, ledger);
     for (int64_t head = 0; head < heads; ++head) {
       const float* row = agreement.const_data_ptr<float>() + head * chunks;
       const Candidates all{.first = 0, .last = chunks, .count = std::min(outliers_, chunks), .budget = 0};
       const auto apart = best_candidates({row, static_cast<size_t>(chunks)}, all, "shadowkv");
       for (const int32_t chunk : apart) append_chunk(exact[head], chunk);
-      LedgerVector<int32_t>& rest = index.chunks.emplace_back(LedgerAllocator<int32_t>(ledger));
+      LedgerVector<int32_t>& rest = index.chunks[head];
       for (int32_t chunk = 0; chunk < chunks; ++chunk) {
         if (std::ranges::binary_search(apart, chunk)) continue;
         rest.push_back(chunk);
