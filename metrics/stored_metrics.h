@@ -108,6 +108,11 @@ inline constexpr StoredMetric kAttendedShare{"attended_share", "Entries attended
 inline constexpr StoredMetric kSelectionOverlap{"selection_overlap", "Selected again"};
 inline constexpr StoredMetric kLoadedBytes{"loaded_bytes", "Loaded a step", "bytes", Better::lower};
 
+// Pairs of query and key that a sparse prefill computes.
+inline constexpr StoredMetric kPromptAttentionKept{"prompt_attention_kept", "Prompt attention kept"};
+inline constexpr StoredMetric kPromptAttentionComputed{"prompt_attention_computed", "Prompt attention computed",
+                                                       "fraction", Better::lower};
+
 // Agreement on the important tokens of a prompt.
 inline constexpr StoredMetric kTokenOverlap{"token_overlap", "Overlap of important tokens", "fraction", Better::higher,
                                             1};

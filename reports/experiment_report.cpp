@@ -111,9 +111,9 @@ Section limits_section() {
   return {
       .id = "limits",
       .title = "Limits",
-      .paragraphs = {"All methods start from the same full prefill and decode through the same kernels. Intervals are "
-                     "over samples of one seed and one model; results on a small model and short prompts need not "
-                     "carry over to large ones."}};
+      .paragraphs = {"Methods start from the same full prefill, but for those that read prompts in a way of their own, "
+                     "and decode through the same kernels. Intervals are over samples of one seed and one model; "
+                     "results on a small model and short prompts need not carry over to large ones."}};
 }
 
 }  // namespace

@@ -260,8 +260,21 @@ std::optional<Section> selection_section(const ExperimentData& data) {
        {metrics::kAttendedShare, {}, "Attended"},
        {metrics::kSelectionOverlap},
        {metrics::kLoadedBytes}});
-  std::erase_if(table.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
-  return unless_empty({.id = "selection", .title = "Selection", .tables = {std::move(table)}});
+  Table prompt = metric_table(
+      data,
+      {.id = "prompt-attention",
+       .title = "What a sparse prefill attends to",
+       .caption = "Computed: of all pairs of a query of the prompt and a key up to its own, those that the method "
+                  "computes. Kept: share of dense attention that falls on these; means over rows, query heads and "
+                  "layers. Times to the first token are in the table of speed."},
+      {{metrics::kPromptAttentionComputed, {}, "Computed"}, {metrics::kPromptAttentionKept, {}, "Kept"}});
+  Section section{.id = "selection", .title = "Selection"};
+  for (Table* one : {&table, &prompt}) {
+    std::erase_if(one->rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
+    if (!one->rows.empty()) section.tables.push_back(std::move(*one));
+  }
+  if (section.tables.empty()) return std::nullopt;
+  return section;
 }
 
 std::optional<Section> link_section(const ExperimentData& data) {

@@ -86,14 +86,10 @@ std::optional<TimeTest> time_test(const ExperimentData& data, const std::string&
 }
 
 bool share_prefill(const ExperimentData& data) {
-  constexpr double kOtherWork = 1.5;  // a smaller ratio is what a machine's load does to one prefill
-  for (const CellData& cell : data.cells) {
-    if (cell.row.cell.kind == results::CellKind::timing && cell.values.contains(metrics::kLoadMs.name)) return false;
-  }
-  return std::ranges::none_of(data.methods(), [&](const std::string& method) {
-    const auto test = method == data.baseline() ? std::nullopt : time_test(data, method, metrics::kPrefillMs.name);
-    const bool other_work = test && std::abs(std::log(test->ratio)) > std::log(kOtherWork);
-    return other_work && (test->verdict == Verdict::better || test->verdict == Verdict::worse);
+  return std::ranges::none_of(data.cells, [](const CellData& cell) {
+    const bool timed =
+        cell.row.cell.kind == results::CellKind::timing && cell.values.contains(metrics::kPrefillMs.name);
+    return timed && !cell.values.contains(metrics::kObserveMs.name);
   });
 }
 

@@ -24,7 +24,8 @@ struct TimeTest {
                                                 const std::string& metric);
 
 /// Whether every timed method runs the same prefill, so that times to the first token differ by what a method adds to
-/// it alone: none brings entries of earlier prompts, and none takes a time for it that is half again as long or short.
+/// it alone: none brings entries of earlier prompts or reads prompts in a way of its own; of these no time of observing
+/// is stored.
 [[nodiscard]] bool share_prefill(const ExperimentData& data);
 
 }  // namespace kvarena::reports

@@ -48,6 +48,7 @@ Request scored_request(const OpenTask& open, const datasets::Sample& sample) {
   request.selections = lists_metric(open.config, metrics::kAttentionHitRate.name);
   request.retrievals = open.task.model.device == "cpu";  // a device would have to bring its keys to the host
   request.token_overlaps = lists_metric(open.config, metrics::kTokenOverlap.name);
+  request.prompt_attention = lists_metric(open.config, metrics::kPromptAttentionKept.name);
   if (is_live(request)) {
     request.continued = [&open](const datasets::Sample& further) { return scored_request(open, further); };
   }

@@ -12,6 +12,7 @@
 #include "harness/evaluate/candidate.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/live_conversation.h"
+#include "harness/evaluate/prompt_attention.h"
 #include "harness/evaluate/token_overlap.h"
 
 namespace kvarena::evaluate {
@@ -77,6 +78,7 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
       add_selections(outcomes[i].result, *candidates[i].meter, static_cast<int64_t>(request.prompt.size()));
     }
     if (request.token_overlaps) overlaps.add_to(outcomes[i].result, methods[i]);
+    if (request.prompt_attention) add_prompt_attention(outcomes[i].result, model, request, *methods[i].method);
     outcomes[i].result.wall_s = candidates[i].seconds;
   }
   return outcomes;

@@ -32,6 +32,7 @@ struct Request {
   bool selections = false;           // measure what decoding attends to (metric attention_hit_rate)
   bool retrievals = false;           // the same of retrieval methods alone
   bool token_overlaps = false;       // compare which tokens readings call important (metric token_overlap)
+  bool prompt_attention = false;     // measure what a sparse prefill computes (metric prompt_attention_kept)
   /// Makes the request of a sample whose conversation has gone on, which must outlive it; set where the sample is live.
   std::function<Request(const datasets::Sample&)> continued;
 
