@@ -134,7 +134,7 @@ def normals(purpose, sizes):
 def by_drawing_press(prompt, press, keep, purpose):
     """by_press() with our normal numbers, one stream a layer where `purpose` has room for its number."""
     layer = itertools.count()
-    ours = lambda *sizes, **_: normals(purpose.format(layer=next(layer)), sizes)
+    ours = lambda *sizes, dtype=torch.float32, **_: normals(purpose.format(layer=next(layer)), sizes).to(dtype)
     with mock.patch("torch.randn", ours):
         return by_press(prompt, press, keep)
 
@@ -556,42 +556,41 @@ def cases(prompt, keep, forced):
     yield ({"name": "adakv", "scorer": SNAP, "budget_rule": {"name": "heads", "form": "authors"}},
            adakv_authors(prompt, keep), None)
     yield {"name": "lagkv", "lag": 16, "form": "authors"}, lagkv_authors(prompt, keep), None
+    yield {"name": "h2o", "recent_share": 0, "normalise": "visible"}, observed_attention(prompt, keep), None
+    yield {"name": "knorm", "prefill_chunk": 30}, by_press(prompt, ChunkPress(KnormPress(), 30), keep), None
+    yield SNAP | {"window": 12, "kernel": 1, "normalise": "visible"}, finch(prompt, keep, 12), None
+    yield {"name": "keydiff", "prefill_block": 16}, by_press(prompt, BlockPress(KeyDiffPress(), 16), keep), None
+    yield {"name": "curdkv"}, by_press(prompt, CURPress(), keep), None
+    yield {"name": "capkv"}, by_press(prompt, CapPress(), keep), None
+    yield ({"name": "compactor", "blending": 1 - keep, "chunk": 32, "sketch": 8},
+           by_drawing_press(prompt, CompactorPress(chunk_size=32, sketch_dimension=8), keep, "compactor/{layer}"),
+           None)
+    parts = {"name": "compactor", "sinks": 0, "recent": 0}
+    yield (parts | {"part": "leverage"}, by_drawing_press(prompt, LeverageScorePress(), keep, "compactor/{layer}"), None)
+    yield (parts | {"part": "attention", "chunk": 25},
+           without_ties(prompt, NonCausalAttnPress(chunk_size=25), keep), None)
+    yield ({"name": "chunkkv", "scorer": {"name": "knorm"}, "chunk_size": 10, "spiky": 4},
+           by_press(prompt, EntropyGatedChunkKVPress(KnormPress()), keep), None)
+    threshold = {0.75: 0.2, 0.5: 0.28, 0.25: 0.4}[keep] if forced else keep
+    yield ({"name": "simlayerkv", "threshold": threshold, "last": 2, "recent": 24},
+           simlayerkv(prompt, threshold), None)
     if forced:  # the tiny model alone
-        yield {"name": "h2o", "recent_share": 0, "normalise": "visible"}, observed_attention(prompt, keep), None
-        yield {"name": "knorm", "prefill_chunk": 30}, by_press(prompt, ChunkPress(KnormPress(), 30), keep), None
         yield ({"name": "lagkv", "lag": 4, "cross_scoring": True, "prefill_chunk": 50},
                by_press(prompt, ChunkPress(LagKVPress(lag_size=4, cross_scoring=True), 50), keep), None)
-        yield SNAP | {"window": 12, "kernel": 1, "normalise": "visible"}, finch(prompt, keep, 12), None
         yield SNAP | {"window": 4, "kernel": 1, "normalise": "visible", "chunk": 40}, finch(prompt, keep, 4, 40), None
         yield SNAP | {"prefill_chunk": 50}, snapkv_chunks(prompt, keep, 50), None
-        yield {"name": "keydiff", "prefill_block": 16}, by_press(prompt, BlockPress(KeyDiffPress(), 16), keep), None
         yield ({"name": "keydiff", "decode_interval": 6, "decode_tokens": 20},
                *decode_at_intervals(prompt, KeyDiffPress(), keep, 6, lambda _: 20, forced))
         yield ({"name": "keydiff", "decode_interval": 8, "decode_keep": 0.25},
                *decode_at_intervals(prompt, KeyDiffPress(), keep, 8, lambda n: int(n * 0.25), forced))
-        yield {"name": "curdkv"}, by_press(prompt, CURPress(), keep), None
         yield ({"name": "curdkv", "leverage": "mean", "window": 0, "sinks": 2, "sketch": 20},
                by_drawing_press(prompt, CURPress(num_sinks=2, leverage_type="kv_avg", use_local_approximation=False,
                                                  use_random_leverage=True), keep, "curdkv"), None)
-        yield {"name": "capkv"}, by_press(prompt, CapPress(), keep), None
         yield ({"name": "capkv", "tau": 2, "future": 40, "sinks": 6},
                by_press(prompt, CapPress(tau=2.0, n_future_positions=40, n_sink=6), keep), None)
-        yield ({"name": "compactor", "blending": 1 - keep, "chunk": 32, "sketch": 8},
-               by_drawing_press(prompt, CompactorPress(chunk_size=32, sketch_dimension=8), keep, "compactor/{layer}"),
-               None)
-        parts = {"name": "compactor", "sinks": 0, "recent": 0}
-        yield (parts | {"part": "leverage"},
-               by_drawing_press(prompt, LeverageScorePress(), keep, "compactor/{layer}"), None)
-        yield (parts | {"part": "attention", "chunk": 25},
-               without_ties(prompt, NonCausalAttnPress(chunk_size=25), keep), None)
-        yield ({"name": "chunkkv", "scorer": {"name": "knorm"}, "chunk_size": 10, "spiky": 4},
-               by_press(prompt, EntropyGatedChunkKVPress(KnormPress()), keep), None)
         yield ({"name": "chunkkv", "scorer": {"name": "keydiff"}, "chunk_size": 7, "spiky": 2},
                by_press(prompt, EntropyGatedChunkKVPress(KeyDiffPress(), chunk_length=7, low_entropy_chunk_length=2), keep),
                None)
-        threshold = {0.75: 0.2, 0.5: 0.28, 0.25: 0.4}[keep]
-        yield ({"name": "simlayerkv", "threshold": threshold, "last": 2, "recent": 24},
-               simlayerkv(prompt, threshold), None)
     budget = int(prompt.n * keep)
     yield {"name": "h2o"}, *decode(prompt, H2o(budget), forced)
     yield {"name": "tova"}, *decode(prompt, Tova(budget), forced)

@@ -8,7 +8,7 @@ Texts and form are those of dropping_smollm2.json, 200 tokens each: a digest of 
 rounding: a head's last entry kept scores like the first one dropped (in the first layer equal tokens do), or, where all
 layers compete, an entry of the layer is within 0.05% of the limit. Beyond that float32 and float64 choose alike. kvpress runs its own presses: ExpectedAttention from the prompt's queries and from fitted
 statistics, KVzap with both surrogates (top-k, and below a threshold by DMSPress), FastKVzip's gates, DuoAttention's
-heads, KVzip without a chat template. Written for torch 2.11, transformers 5.23, kvpress 0.5.5.
+heads, Q-Filters, KVzip without a chat template, KVCompose. Written for torch 2.11, transformers 5.23, kvpress 0.5.5.
 """
 
 import hashlib
@@ -19,7 +19,8 @@ import sys
 import numpy as np
 import torch
 from dropping_methods import TEXTS, digests
-from kvpress import DMSPress, DuoAttentionPress, ExpectedAttentionPress, KVzapPress, KVzipPress
+from kvpress import (DMSPress, DuoAttentionPress, ExpectedAttentionPress, KVComposePress, KVzapPress, KVzipPress,
+                     QFilterPress)
 from kvpress.presses.expected_attention_with_stats import ExpectedAttentionStatsPress
 from kvpress.presses.fastkvzip_press import FastKVzipGate, FastKVzipPress
 from kvpress.presses.kvzap_press import KVzapConfig, KVzapModel
@@ -77,6 +78,26 @@ def global_limit(kept, scores, keep):
     return [[None] if doubt.any() else layer for layer, doubt in zip(kept, close)]
 
 
+class Chosen(KVComposePress):
+    """Changes no cache, and remembers what was chosen by which scores."""
+
+    def compress_cache(self, model):
+        self.kept = [[mask.nonzero().flatten().tolist() for mask in heads] for heads in self.important_mask_per_kv_head]
+        self.ordered = self.scores.sort(dim=-1, descending=True).values
+        self.worth = self.composite_scores_per_layer if self.structured else self.composite_scores_per_head
+
+
+def kvcompose(prompt, keep, structured):
+    press = Chosen(compression_ratio=1 - keep, structured=structured)
+    with press(prompt.model):
+        prompt.model(prompt.ids, past_key_values=DynamicCache())
+    for layer, rows in enumerate(press.kept):
+        for scores, row in zip(press.ordered[layer], rows):
+            if 0 < len(row) < len(scores) and scores[len(row) - 1] - scores[len(row)] <= 1e-6 * (scores[0] - scores[-1]):
+                press.kept[layer] = [None]
+    return global_limit(press.kept, press.worth, keep)
+
+
 def masked(model, shape):
     dropped = torch.zeros(shape, dtype=torch.bool)
     for layer in model.model.layers:
@@ -114,6 +135,9 @@ def fitted(folder, dtype):
                              own["k_base"].shape[2]).eval().to(dtype)
         gate.load_state_dict(own)
         found["gates"].append(gate)
+    weights = load("qfilter")
+    found["filters"] = QFilterPress()
+    found["filters"].q_filters = torch.stack([weights[f"layers.{layer}.filter"] for layer in range(len(weights))])
     found["heads"] = load_file(folder / "duo_attention.safetensors")["full_attention_heads"].numpy()
     return found
 
@@ -150,6 +174,9 @@ def cases(prompt, found, tokenizer):
         press._perform_kvzip_compression(model, tokenizer)
         yield ({"name": "kvzip", "form": "kvpress", "chunk": CHUNK, "keep": keep},
                global_limit(masked(model, shape), press.score_val, keep))
+        yield {"name": "qfilter", "keep": keep}, uniform(prompt.scores(found["filters"]), keep)
+        yield {"name": "kvcompose", "keep": keep}, kvcompose(prompt, keep, structured=True)
+        yield {"name": "kvcompose", "budget_rule": {"name": "global"}, "keep": keep}, kvcompose(prompt, keep, structured=False)
     for kind, thresholds in THRESHOLDS.items():
         scores = prompt.scores(found[kind])
         for threshold in thresholds:
