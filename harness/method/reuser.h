@@ -80,6 +80,10 @@ class Reuser : public MethodPart {
     return {seen.positions.begin(), seen.positions.end()};
   }
 
+  /// Whether whole cells of entries behind a chunk's last computed token stay where the memory holds them, shared with
+  /// other requests, once the prompt is there. Of ReuseSource::chunks.
+  [[nodiscard]] virtual bool shares_cells() const { return false; }
+
   /// Tokens of a chunk.
   [[nodiscard]] int64_t chunk() const { return chunk_; }
 

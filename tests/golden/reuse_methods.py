@@ -14,7 +14,8 @@ Which tokens: EPIC's are those of its authors' evaluation (benchmarks_ours/evals
 and tokenizer replaced); CacheBlend's those of its authors' attention (vllm_blend's XFormersImpl.forward, run as it is
 up to the choice) over fresh and stored values of layer 1. SpecCache has no public code: its equations 1 to 6 are
 restated over the norms of the residual stream; tokens are their own words, so equation 7 changes nothing. Choices
-whose margin is below 1e-4 are not written. Written for torch 2.7, transformers 5.23; CacheBlend 55ad026, epic 3204410.
+whose margin is below 1e-4 are not written. MEPIC has none either: its padding in front of chunks (section 3.2.1) is
+restated. Written for torch 2.7, transformers 5.23; CacheBlend 55ad026, epic 3204410.
 """
 
 import math
@@ -135,6 +136,17 @@ def blended(code, request, share):
     return request.case({"name": "cacheblend", "recompute": share}, [i for i in chosen if i < request.question], logits[-1])
 
 
+def mepic(requests, _):
+    cases = []
+    for request in requests:
+        for block in (4, 16, 64):
+            # A chunk's tokens in blocks behind padding: those of the first are computed, but at the prompt's beginning.
+            padded = [[None] * (-(end - begin) % block) + list(range(begin, end)) for begin, end in request.parts[1:]]
+            first = [i for tokens in padded for i in tokens[:block] if i is not None]
+            cases.append(request.chosen({"name": "mepic", "block": block}, first))
+    return cases
+
+
 def full_reuse(requests, _):
     return [request.chosen({"name": "full_reuse"}, []) for request in requests]
 
@@ -200,5 +212,5 @@ if __name__ == "__main__":
     llama = Llama(tiny_model())
     shapes = [(1, 100, 0, 90, 24), (2, 120, 9, 112, 16), (3, 150, 20, 141, 40)]
     requests = [Request(llama, *shape) for shape in shapes]
-    for part in (full_recompute, full_reuse, prefix_cache, epic, cacheblend, speccache):
+    for part in (full_recompute, full_reuse, prefix_cache, epic, mepic, cacheblend, speccache):
         write(__file__, part.__name__, {"cases": part(requests, pathlib.Path(sys.argv[1]))})

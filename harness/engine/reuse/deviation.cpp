@@ -33,7 +33,11 @@ struct Rows {
 Rows read(const LayerCache& layer, int64_t head) {
   const auto floats = static_cast<size_t>(layer.entries(head) * layer.shape().head_dim);
   Rows rows{.keys = std::vector<float>(floats), .values = std::vector<float>(floats)};
-  layer.tail().read(head, rows.keys.data(), rows.values.data());
+  int64_t at = 0;
+  for (const auto& segment : layer.segments()) {
+    segment->read(head, rows.keys.data() + at, rows.values.data() + at);
+    at += segment->entries(head) * layer.shape().head_dim;
+  }
   return rows;
 }
 

@@ -12,6 +12,7 @@
 #include "harness/core/seconds_since.h"
 #include "harness/engine/reuse/narrowing.h"
 #include "harness/engine/reuse/recovery.h"
+#include "harness/engine/reuse/shared_chunks.h"
 #include "harness/model/pass_checks.h"
 
 namespace kvarena {
@@ -67,6 +68,7 @@ void ReuseRun::load() {
         KVARENA_ASSERT(chunk != nullptr, fmt::format("no entries of tokens {} to {}", part.begin, part.end));
         append_recovered(*model_, *chunk, cache);
         go_on();
+        if (reuser_->shares_cells()) chunks_.push_back(chunk);
       }
       break;
   }
@@ -170,6 +172,7 @@ void ReuseRun::count(std::span<const int64_t> rows, std::span<const int32_t> pos
 
 ReusedPrompt ReuseRun::finish() {
   KVARENA_ASSERT(remaining() == 0, fmt::format("{} tokens remain", remaining()));
+  if (reuser_->shares_cells()) share_chunks(*model_, prompt_.parts, chunks_, rows_, result_.cache);
   const int64_t n = std::ssize(prompt_.tokens);
   result_.record.reused = n - last_layer_;
   result_.record.recompute_share = static_cast<double>(computed_) / static_cast<double>(n * model_->config().layers);

@@ -97,10 +97,11 @@ class ReuseRun final : public PassMember {
   std::optional<Reading> reading_;  // until it chose
   bool narrows_;
   bool arranged_ = false;
-  std::vector<int32_t> rows_;    // to compute, ascending
-  int64_t done_ = 0;             // of these, in passes so far
-  int64_t chunk_ = 512;          // bounds activations
-  std::vector<int32_t> tokens_;  // of the pass under way
+  std::vector<ChunkCache> chunks_;  // of the parts, where their cells are shared
+  std::vector<int32_t> rows_;       // to compute, ascending
+  int64_t done_ = 0;                // of these, in passes so far
+  int64_t chunk_ = 512;             // bounds activations
+  std::vector<int32_t> tokens_;     // of the pass under way
   std::chrono::steady_clock::time_point pass_begin_;
   int64_t computed_ = 0;    // rows over all layers
   int64_t last_layer_ = 0;  // rows of the last one
