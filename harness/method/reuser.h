@@ -20,6 +20,7 @@ enum class ReuseSource {
   nothing,  // everything is computed
   prefix,   // the longest beginning of the prompt that an earlier prompt shares, whole blocks of tokens
   chunks,   // parts of the prompt computed alone, whose keys are rotated to their positions
+  artifact  // entries that stand for all of the context; where they are no fewer than its tokens, nothing
 };
 
 /// Tokens begin .. end-1 of the prompt.
@@ -96,6 +97,13 @@ class Reuser : public MethodPart {
   [[nodiscard]] virtual bool narrows(int64_t /*layer*/) const { return false; }
   [[nodiscard]] virtual std::vector<int32_t> narrow(const EntryDeviation& seen) const {
     return {seen.positions.begin(), seen.positions.end()};
+  }
+
+  /// The artifact, and the entries in it for layers of these shapes. Of ReuseSource::artifact.
+  [[nodiscard]] virtual FittedRequest artifact() const { return {}; }
+  [[nodiscard]] virtual EntryRows entries_in(const FittedWeights& /*weights*/,
+                                             std::span<const LayerShape> /*layers*/) const {
+    return {};
   }
 
   /// Whether parts of which nothing is computed get other entries than they were stored with. select() and adjusted()

@@ -10,6 +10,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/seconds_since.h"
+#include "harness/engine/reuse/cartridge.h"
 #include "harness/engine/reuse/narrowing.h"
 #include "harness/engine/reuse/recovery.h"
 #include "harness/engine/reuse/shared_chunks.h"
@@ -42,7 +43,7 @@ ReuseRun::ReuseRun(Transformer& model, std::span<const int32_t> tokens, const Pr
       narrows_(Narrowing::wanted(reuser, model.config().layers)) {
   require_entries(model.config(), "prompt", "reuse of entries");
   const auto n = std::ssize(tokens);
-  if (reuser.source() == ReuseSource::chunks) require_recoverable(model, n);
+  if (reuser.source() == ReuseSource::chunks || reuser.source() == ReuseSource::artifact) require_recoverable(model, n);
   result_.cache.prompt_length = n;
   const auto speculative = reuser.speculative();
   if (speculative && speculative->path.empty()) reading_.emplace(model, tokens, speculative->layers);
@@ -71,6 +72,13 @@ void ReuseRun::load() {
         if (reuser_->adjusts() || reuser_->shares_cells()) chunks_.push_back(chunk);
       }
       break;
+    case ReuseSource::artifact: {
+      const ChunkCache entries = memory_->chunks->find(cartridge_key(*model_, *reuser_));
+      KVARENA_ASSERT(entries != nullptr, "no entries of the artifact");
+      if (entries->length < prompt_.question) append_cartridge(*model_, *entries, prompt_.question, cache);
+      go_on();
+      break;
+    }
   }
   result_.record.load_s = seconds_since(start);
 }
@@ -152,10 +160,11 @@ SequencePass ReuseRun::next_pass() {
   tokens_.clear();
   for (const int32_t position : positions) tokens_.push_back(prompt_.tokens[static_cast<size_t>(position)]);
   done_ += std::ssize(positions);
+  const bool follow = positions.front() == result_.cache.length;
   return {.tokens = tokens_,
           .cache = &result_.cache,
           .logits = remaining() == 0 ? LogitsRows::last : LogitsRows::none,
-          .positions = positions};
+          .positions = follow ? std::span<const int32_t>() : positions};
 }
 
 void ReuseRun::consume(std::span<const float> logits) {
