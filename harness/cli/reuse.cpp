@@ -151,13 +151,14 @@ void run_once(Candidate& one, Transformer& model, const Assembled& prompt, const
   if (!one.result.is_null()) return;
   const std::vector<double> deviation = layer_deviations(full.cache, reused.cache, full.cache.length);
   const metrics::StepDivergence step = metrics::step_divergence(std::span<const float>(full.logits), reused.logits, 0);
+  const double layers = static_cast<double>(deviation.size());
   one.result = {{"method", one.spec},
                 {metrics::kRecomputeShare.name, record.recompute_share},
                 {metrics::kRecomputedTokens.name, record.recomputed.size()},
                 {"recomputed_text", stretches(record.recomputed, prompt.layout)},
                 {"loaded_bytes", record.loaded_bytes},
                 {metrics::kKvDeviation.name,
-                 std::accumulate(deviation.begin(), deviation.end(), 0.0) / static_cast<double>(deviation.size())},
+                 deviation.empty() ? json() : json(std::accumulate(deviation.begin(), deviation.end(), 0.0) / layers)},
                 {"kv_deviation_by_layer", deviation},
                 {metrics::kKlNats.name, step.kl_nats}};
 }
@@ -218,7 +219,7 @@ void print_text(const json& report) {
                 "KV deviation", "KL nats"}};
   for (const json& row : report["methods"]) {
     const auto cell = [&row](const char* key, int places, double scale = 1) {
-      return fmt::format("{:.{}f}", scale * row[key].get<double>(), places);
+      return row[key].is_null() ? std::string("-") : fmt::format("{:.{}f}", scale * row[key].get<double>(), places);
     };
     rows.push_back({row["method"]["name"], cell(metrics::kTimeToFirstTokenMs.name, 0), cell("of_full", 2),
                     cell(metrics::kLoadMs.name, 0), cell(metrics::kScoreMs.name, 0), cell(metrics::kAlignMs.name, 0),
@@ -256,7 +257,11 @@ int run(const Options& options) {
   Transformer model = load_weights(opened, options.model);
   Prefill full = prefill(model, prompt.tokens, {});
   full.layout = prompt.layout;
-  for (Candidate& one : methods) prime(model, prompt.tokens, prompt.layout, *one.method->reuser(), *one.memory);
+  const auto facts = facts_of(opened, model, options.model);
+  for (Candidate& one : methods) {
+    one.memory->facts = facts;
+    prime(model, prompt.tokens, prompt.layout, *one.method->reuser(), *one.memory);
+  }
 
   std::vector<double> full_ms;
   for (int64_t i = 0; i < options.repeats; ++i) {  // methods take turns, so that a busy machine is busy for all

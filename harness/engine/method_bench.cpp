@@ -90,7 +90,7 @@ double read_bytes(Bench& bench, const Prefill& prompt, const Method& method, con
 
 json measure(Bench& bench, Prefill& prompt, const Method& method, const Method& full) {
   if (const Reuser* reuser = method.reuser()) {
-    prompt.memory = std::make_shared<ReuseMemory>();
+    prompt.memory = std::make_shared<ReuseMemory>(ReuseMemory{.facts = prompt.model});
     prime(bench.model, prompt.tokens, prompt.layout, *reuser, *prompt.memory);
   }
   std::unique_ptr<Session> session;

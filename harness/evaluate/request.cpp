@@ -54,7 +54,7 @@ void resize_prompt(Request& request, int64_t tokens) {
 }
 
 std::shared_ptr<ReuseMemory> reuse_memory(const Request& request) {
-  auto memory = std::make_shared<ReuseMemory>();
+  auto memory = std::make_shared<ReuseMemory>(ReuseMemory{.facts = request.facts});
   if (request.chunk_tier != Tier::device) {
     memory->chunks = std::make_shared<TieredChunkStore>(request.facts->tiers, request.chunk_tier);
   }

@@ -16,7 +16,7 @@ std::vector<PromptPart> cut_parts(int64_t prefix, int64_t question, int64_t chun
 
 void ReuseMethod::parameters(ParameterVisitor& p) {
   part_->parameters(p);
-  if (part_->source() == ReuseSource::nothing) return;
+  if (part_->source() == ReuseSource::nothing || part_->source() == ReuseSource::artifact) return;
   p("chunk", part_->chunk_).min(1).doc("prompt tokens whose entries were computed together");
 }
 

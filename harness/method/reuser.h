@@ -20,6 +20,7 @@ enum class ReuseSource {
   nothing,  // everything is computed
   prefix,   // the longest beginning of the prompt that an earlier prompt shares, whole blocks of tokens
   chunks,   // parts of the prompt computed alone, whose keys are rotated to their positions
+  artifact  // entries that stand for all of the context; where they are no fewer than its tokens, nothing
 };
 
 /// Tokens begin .. end-1 of the prompt.
@@ -43,6 +44,23 @@ struct Speculation {
   std::vector<TextRange> target;  // [n], of the target's tokens in the same text
 };
 
+/// Entries of a run of tokens: of each layer keys, and values, rows [tokens, kv_heads, head_dim].
+struct EntryRows {
+  std::vector<std::vector<float>> keys;
+  std::vector<std::vector<float>> values;
+};
+
+/// Entries of a prompt's parts, by their numbers in ReusePrompt::parts. Keys are turned as if the part began at
+/// `position`, which must not be before its place.
+class PartReader {
+ public:
+  virtual ~PartReader() = default;
+  /// As the part was computed alone; of any place.
+  [[nodiscard]] virtual EntryRows alone(size_t part, int64_t position) const = 0;
+  /// As the prompt holds them now.
+  [[nodiscard]] virtual EntryRows in_prompt(size_t part, int64_t position) const = 0;
+};
+
 /// A request as a reuser sees it, before the target has computed anything.
 struct ReusePrompt {
   std::span<const int32_t> tokens;  // [n]
@@ -50,6 +68,7 @@ struct ReusePrompt {
   std::vector<PromptPart> parts;
   int64_t question = 0;                      // tokens from here on are computed in any case
   const Speculation* speculation = nullptr;  // null unless asked for
+  const PartReader* entries = nullptr;       // null unless the reuser adjusts parts
 };
 
 /// How far a layer's fresh entries are from the reused ones.
@@ -78,6 +97,23 @@ class Reuser : public MethodPart {
   [[nodiscard]] virtual bool narrows(int64_t /*layer*/) const { return false; }
   [[nodiscard]] virtual std::vector<int32_t> narrow(const EntryDeviation& seen) const {
     return {seen.positions.begin(), seen.positions.end()};
+  }
+
+  /// The artifact, and the entries in it for layers of these shapes. Of ReuseSource::artifact.
+  [[nodiscard]] virtual FittedRequest artifact() const { return {}; }
+  [[nodiscard]] virtual EntryRows entries_in(const FittedWeights& /*weights*/,
+                                             std::span<const LayerShape> /*layers*/) const {
+    return {};
+  }
+
+  /// Whether parts of which nothing is computed get other entries than they were stored with. select() and adjusted()
+  /// then read those that there are. Of ReuseSource::chunks, of reusers that do not narrow.
+  [[nodiscard]] virtual bool adjusts() const { return false; }
+  /// The entries at its place of a part but the first, of which nothing is computed. All parts before it are as they
+  /// stay; `computed` are those of these, but for the first, of which something was computed.
+  [[nodiscard]] virtual EntryRows adjusted(const ReusePrompt& prompt, size_t part,
+                                           std::span<const size_t> /*computed*/) const {
+    return prompt.entries->in_prompt(part, prompt.parts[part].begin);
   }
 
   /// Whether whole cells of entries behind a chunk's last computed token stay where the memory holds them, shared with

@@ -2,6 +2,7 @@
 
     pip install torch transformers
     git clone https://github.com/YaoJiayi/CacheBlend && git clone https://github.com/DerekHJH/epic
+    git clone https://github.com/FastMAS/KVCOMM
     python tests/golden/reuse_methods.py FOLDER_OF_CLONES
 
 Writes reuse_methods/NAME.json. The model is the random one of tests/support/tiny_model.h, run here by hand in float64
@@ -15,13 +16,15 @@ and tokenizer replaced); CacheBlend's those of its authors' attention (vllm_blen
 up to the choice) over fresh and stored values of layer 1. SpecCache has no public code: its equations 1 to 6 are
 restated over the norms of the residual stream; tokens are their own words, so equation 7 changes nothing. Choices
 whose margin is below 1e-4 are not written. MEPIC has none either: its padding in front of chunks (section 3.2.1) is
-restated. Written for torch 2.7, transformers 5.23; CacheBlend 55ad026, epic 3204410.
+restated. KVCOMM's anchors and offsets are its authors' (KVCOMM/llm/kvcomm_engine.py, run as it is, over parts of one
+prompt). Written for torch 2.7, transformers 5.23; CacheBlend 55ad026, epic 3204410, KVCOMM 48ca0b3.
 """
 
 import math
 import pathlib
 import sys
 import types
+from unittest import mock
 
 import torch
 from authors_code import module_of
@@ -147,6 +150,47 @@ def mepic(requests, _):
     return cases
 
 
+def kvcomm(requests, clones):
+    code = module_of(clones / "KVCOMM/KVCOMM/llm/kvcomm_engine.py",
+                     ["KVCOMM", "KVCOMM.llm", "KVCOMM.llm.token_ops", "KVCOMM.utils", "KVCOMM.utils.log"])
+    code.logger = mock.MagicMock()
+    return [communicated(code, request, threshold) for request in requests for threshold in (0.3, 1)]
+
+
+def communicated(code, request, threshold):
+    engine = code.KVCOMMEngine(types.SimpleNamespace(node_id="a", config=types.SimpleNamespace(threshold=threshold)))
+    alone, entries = request.stored(), request.stored()
+    stacks = lambda held, begin, end, turn=0: [torch.stack(side)[:, None] for side in (
+        [request.llama.rotated(layer[0][:, begin:end], torch.full((end - begin,), turn)) for layer in held],
+        [layer[1][:, begin:end] for layer in held])]
+    cache = lambda keys, values: types.SimpleNamespace(key_cache=list(keys), value_cache=list(values),
+                                                       _seen_tokens=keys.shape[-2])
+    nothing = torch.zeros(len(alone), 1, 2, 0, DIM, dtype=torch.float64)  # no text follows a part
+    anchors = []
+    for begin, end in request.parts[1:]:
+        computed, _ = engine.predict_as_anchor(
+            cache(*stacks(alone, begin, end)), [{"ph_value_embedding": stacks(alone, *anchor)[1]} for anchor in anchors],
+            [(b - a, 0) for a, b in anchors], [0] * len(anchors))
+        if computed:
+            request.llama.run(request.ids, range(begin, end), entries)
+            anchors.append((begin, end))
+            continue
+        pool = []
+        for a, b in anchors:
+            keys, values = stacks(alone, a, b, begin - a)
+            real_keys, real_values = stacks(entries, a, b, begin - a)
+            pool.append({"ph_key_embedding": keys, "ph_value_embedding": values, "a_ph_key_delta": real_keys - keys,
+                         "a_ph_value_delta": real_values - values, "a_pf_key_delta": nothing,
+                         "a_pf_value_delta": nothing})
+        part, _ = engine.offset_kv_cache_pair("part", str(begin), f"{id(request)} {threshold} {begin}",
+                                              cache(*stacks(alone, begin, end)), cache(nothing, nothing), pool)
+        for layer, keys, values in zip(entries, part.key_cache, part.value_cache):
+            layer[0][:, begin:end], layer[1][:, begin:end] = keys[0], values[0]
+    logits, _ = request.llama.run(request.ids, range(request.question, request.n), entries)
+    return request.case({"name": "kvcomm", "threshold": threshold}, [i for a, b in anchors for i in range(a, b)],
+                        logits[-1])
+
+
 def full_reuse(requests, _):
     return [request.chosen({"name": "full_reuse"}, []) for request in requests]
 
@@ -212,5 +256,5 @@ if __name__ == "__main__":
     llama = Llama(tiny_model())
     shapes = [(1, 100, 0, 90, 24), (2, 120, 9, 112, 16), (3, 150, 20, 141, 40)]
     requests = [Request(llama, *shape) for shape in shapes]
-    for part in (full_recompute, full_reuse, prefix_cache, epic, mepic, cacheblend, speccache):
+    for part in (full_recompute, full_reuse, prefix_cache, epic, mepic, cacheblend, kvcomm, speccache):
         write(__file__, part.__name__, {"cases": part(requests, pathlib.Path(sys.argv[1]))})

@@ -45,6 +45,7 @@ Rows read(const LayerCache& layer, int64_t head) {
 
 std::vector<double> layer_deviations(const KvCache& full, const KvCache& other, int64_t tokens) {
   std::vector<double> distances;
+  if (!other.layers.empty() && other.layers.front().entries(0) < tokens) return distances;
   for (size_t layer = 0; layer < full.layers.size(); ++layer) {
     const LayerShape& shape = full.layers[layer].shape();
     std::vector<Products> keys(static_cast<size_t>(tokens));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "harness/engine/model_facts.h"
+#include "harness/engine/reuse/cartridge.h"
 #include "harness/model/pass_checks.h"
 
 namespace kvarena {
@@ -45,8 +47,18 @@ Priming::Priming(Transformer& model, std::span<const int32_t> tokens, const Prom
     case ReuseSource::chunks:
       for (const PromptPart& part : prompt.parts) parts_.push_back(tokens_of(prompt, part));
       break;
+    case ReuseSource::artifact: hold_artifact(); break;
   }
   advance();
+}
+
+void Priming::hold_artifact() {
+  const std::string key = cartridge_key(*model_, *reuser_);
+  holds_.push_back(memory_->chunks->hold(key));
+  if (holds_.back() != nullptr) return;
+  const auto facts = memory_->facts ? memory_->facts : model_facts(*model_);
+  memory_->chunks->put(key, read_cartridge(*model_, *reuser_, *facts));
+  holds_.push_back(memory_->chunks->hold(key));
 }
 
 bool Priming::held(std::span<const int32_t> part) {

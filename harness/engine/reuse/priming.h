@@ -9,6 +9,7 @@
 #include "harness/engine/reuse/prefix_tree.h"
 #include "harness/engine/reuse/prompt_layout.h"
 #include "harness/engine/reuse/token_run.h"
+#include "harness/method/model_facts.h"
 #include "harness/method/reuser.h"
 
 namespace kvarena {
@@ -17,6 +18,8 @@ namespace kvarena {
 struct ReuseMemory {
   std::shared_ptr<ChunkStore> chunks = std::make_shared<MemoryChunkStore>();
   std::shared_ptr<PrefixTrees> prefixes = std::make_shared<PrefixTrees>();
+  /// The facts of the model, which find artifacts; null: those of the project, and by path.
+  std::shared_ptr<const ModelFacts> facts = nullptr;
 };
 
 /// Cuts the prompt into parts by what is known of it. The question is the last token where nothing else is known.
@@ -31,7 +34,7 @@ struct ReuseMemory {
 /// prompts. Its passes may be shared. What it found or made is not forgotten while it lives.
 class Priming final : public PassMember {
  public:
-  /// Opens the speculative model, if the reuser has one of its own. Takes what must outlive it.
+  /// Opens the speculative model or the artifact, if the reuser has one of its own. Takes what must outlive it.
   Priming(Transformer& model, std::span<const int32_t> tokens, const PromptLayout& layout, const Reuser& reuser,
           ReuseMemory& memory);
 
@@ -46,6 +49,7 @@ class Priming final : public PassMember {
   [[nodiscard]] int64_t bytes() const { return run_ ? run_->bytes() : 0; }
 
  private:
+  void hold_artifact();
   /// Goes on to the next part that the memory lacks.
   void advance();
   [[nodiscard]] bool held(std::span<const int32_t> part);

@@ -10,6 +10,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/seconds_since.h"
+#include "harness/engine/reuse/cartridge.h"
 #include "harness/engine/reuse/narrowing.h"
 #include "harness/engine/reuse/recovery.h"
 #include "harness/engine/reuse/shared_chunks.h"
@@ -42,7 +43,7 @@ ReuseRun::ReuseRun(Transformer& model, std::span<const int32_t> tokens, const Pr
       narrows_(Narrowing::wanted(reuser, model.config().layers)) {
   require_entries(model.config(), "prompt", "reuse of entries");
   const auto n = std::ssize(tokens);
-  if (reuser.source() == ReuseSource::chunks) require_recoverable(model, n);
+  if (reuser.source() == ReuseSource::chunks || reuser.source() == ReuseSource::artifact) require_recoverable(model, n);
   result_.cache.prompt_length = n;
   const auto speculative = reuser.speculative();
   if (speculative && speculative->path.empty()) reading_.emplace(model, tokens, speculative->layers);
@@ -68,9 +69,16 @@ void ReuseRun::load() {
         KVARENA_ASSERT(chunk != nullptr, fmt::format("no entries of tokens {} to {}", part.begin, part.end));
         append_recovered(*model_, *chunk, cache);
         go_on();
-        if (reuser_->shares_cells()) chunks_.push_back(chunk);
+        if (reuser_->adjusts() || reuser_->shares_cells()) chunks_.push_back(chunk);
       }
       break;
+    case ReuseSource::artifact: {
+      const ChunkCache entries = memory_->chunks->find(cartridge_key(*model_, *reuser_));
+      KVARENA_ASSERT(entries != nullptr, "no entries of the artifact");
+      if (entries->length < prompt_.question) append_cartridge(*model_, *entries, prompt_.question, cache);
+      go_on();
+      break;
+    }
   }
   result_.record.load_s = seconds_since(start);
 }
@@ -88,9 +96,32 @@ void ReuseRun::score() {
 void ReuseRun::choose(const Speculation* speculation) {
   const auto start = Clock::now();
   prompt_.speculation = speculation;
+  if (reuser_->adjusts()) prompt_.entries = &entries_.emplace(*model_, prompt_.parts, chunks_, result_.cache);
   if (reuser_->source() == ReuseSource::chunks) rows_ = chosen(*reuser_, prompt_);
+  if (reuser_->adjusts()) divide_parts();
   prompt_.speculation = nullptr;
   result_.record.align_s = seconds_since(start);
+}
+
+void ReuseRun::divide_parts() {
+  for (size_t part = 1; part < prompt_.parts.size(); ++part) {
+    const auto next = std::ranges::lower_bound(rows_, prompt_.parts[part].begin);
+    (next == rows_.end() || *next >= prompt_.parts[part].end ? unadjusted_ : changed_).push_back(part);
+  }
+}
+
+int64_t ReuseRun::rows_of_pass() {
+  const int64_t most = std::min(chunk_, remaining());
+  const auto next = rows_.begin() + done_;
+  const auto waits = [&](size_t part) { return prompt_.parts[part].begin > *next; };
+  const auto later = std::ranges::find_if(unadjusted_, waits);
+  for (auto part = unadjusted_.begin(); part != later; ++part) {
+    const std::span<const size_t> before(changed_.begin(), std::ranges::lower_bound(changed_, *part));
+    replace_rows(reuser_->adjusted(prompt_, *part, before), prompt_.parts[*part].begin, result_.cache);
+  }
+  unadjusted_.erase(unadjusted_.begin(), later);
+  if (unadjusted_.empty()) return most;
+  return std::min<int64_t>(most, std::lower_bound(next, rows_.end(), prompt_.parts[unadjusted_.front()].begin) - next);
 }
 
 void ReuseRun::begin(Beginning how) {
@@ -100,7 +131,8 @@ void ReuseRun::begin(Beginning how) {
   const bool itself = speculative && speculative->path.empty();
   const bool scores = speculative && (alone || !itself);
   std::future<void> loading = std::async(scores ? std::launch::async : std::launch::deferred, [&] { load(); });
-  if (!itself) score();
+  if (reuser_->adjusts()) loading.wait();  // it chooses by what was loaded
+  if (!itself && !stop_.stop_requested()) score();
   while (itself && alone && reads_itself()) {
     const SequencePass pass = next_pass();
     consume(model_->forward({&pass, 1}));
@@ -124,14 +156,15 @@ SequencePass ReuseRun::next_pass() {
     return reading_->run.next_pass();
   }
   const std::span<const int32_t> positions =
-      std::span(rows_).subspan(static_cast<size_t>(done_), static_cast<size_t>(std::min(chunk_, remaining())));
+      std::span(rows_).subspan(static_cast<size_t>(done_), static_cast<size_t>(rows_of_pass()));
   tokens_.clear();
   for (const int32_t position : positions) tokens_.push_back(prompt_.tokens[static_cast<size_t>(position)]);
   done_ += std::ssize(positions);
+  const bool follow = positions.front() == result_.cache.length;
   return {.tokens = tokens_,
           .cache = &result_.cache,
           .logits = remaining() == 0 ? LogitsRows::last : LogitsRows::none,
-          .positions = positions};
+          .positions = follow ? std::span<const int32_t>() : positions};
 }
 
 void ReuseRun::consume(std::span<const float> logits) {

@@ -6,6 +6,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "harness/engine/reuse/part_entries.h"
 #include "harness/engine/reuse/priming.h"
 #include "harness/engine/reuse/speculation.h"
 
@@ -82,6 +83,10 @@ class ReuseRun final : public PassMember {
   };
 
   void load();
+  /// Divides the parts by whether something of them is computed.
+  void divide_parts();
+  /// Adjusts the parts before the next row, and returns how many rows the next pass may take.
+  int64_t rows_of_pass();
   void score();
   void choose(const Speculation* speculation);
   /// Takes what a pass of `seconds` computed.
@@ -97,7 +102,10 @@ class ReuseRun final : public PassMember {
   std::optional<Reading> reading_;  // until it chose
   bool narrows_;
   bool arranged_ = false;
-  std::vector<ChunkCache> chunks_;  // of the parts, where their cells are shared
+  std::vector<ChunkCache> chunks_;  // of the parts, where they are adjusted or their cells are shared
+  std::optional<PartEntries> entries_;
+  std::vector<size_t> changed_;     // parts but the first of which something is computed
+  std::vector<size_t> unadjusted_;  // the others, which wait for those before them
   std::vector<int32_t> rows_;       // to compute, ascending
   int64_t done_ = 0;                // of these, in passes so far
   int64_t chunk_ = 512;             // bounds activations

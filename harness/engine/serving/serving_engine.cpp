@@ -220,6 +220,7 @@ ServingEngine::State& ServingEngine::state_of(int64_t request) {
   state->failure = failure_of([&] {
     if (const Reuser* reuser = served.method->reuser()) {
       state->memory = served.memory ? served.memory : std::make_shared<ReuseMemory>();
+      if (!state->memory->facts) state->memory->facts = facts_;
       state->priming = std::make_unique<Priming>(*model_, served.prompt, served.layout, *reuser, *state->memory);
     } else if (served.begin && schedule_ && served.begin_bytes > 0) {
       state->load = schedule_->add_load(served.begin_bytes);

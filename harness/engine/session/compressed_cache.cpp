@@ -108,6 +108,7 @@ PromptState compressed_state(KvCache cache, const Prefill& prompt, const Method&
 PromptState reuse_entries(Transformer& model, const Prefill& prompt, const Reuser& reuser, Activity& activity) {
   ReuseMemory own;
   ReuseMemory& memory = prompt.memory ? *prompt.memory : own;
+  if (!memory.facts) memory.facts = prompt.model;
   prime(model, prompt.tokens, prompt.layout, reuser, memory);
   return reused_state(reuse_prompt(model, prompt.tokens, prompt.layout, reuser, memory), activity);
 }

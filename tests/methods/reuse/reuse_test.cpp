@@ -240,7 +240,7 @@ TEST(Reuse, ChunksMayRepeatBeShortAndStandInAnyOrder) {
   twice.insert(twice.end(), twice.begin(), twice.begin() + 64);
   for (const int32_t token : {1, 2, 3, 4, 5}) twice.push_back(token);  // the last chunk has 3 tokens
   const PromptLayout layout{.question = 131};
-  for (const char* name : {"full_reuse", "epic", "mepic", "cacheblend", "speccache", "prefix_cache"}) {
+  for (const char* name : {"full_reuse", "epic", "mepic", "kvcomm", "cacheblend", "speccache", "prefix_cache"}) {
     const ReusedPrompt reused = run(model, twice, layout, {{"name", name}, {"chunk", 64}});
     EXPECT_EQ(reused.cache.length, 133) << name;
   }

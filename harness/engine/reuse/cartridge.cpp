@@ -1,0 +1,59 @@
+#include "harness/engine/reuse/cartridge.h"
+
+#include <fmt/format.h>
+
+#include "harness/core/error.h"
+#include "harness/core/files.h"
+#include "harness/engine/fitted_file.h"
+#include "harness/engine/reuse/part_entries.h"
+
+namespace kvarena {
+namespace {
+
+void require_made_for(const Transformer& model, const FittedWeights& weights) {
+  const auto made_for = weights.metadata.find(kFittedFingerprint);
+  if (made_for != weights.metadata.end() && made_for->second == model.fingerprint()) return;
+  fail({.place = weights.place,
+        .found = made_for == weights.metadata.end()
+                     ? std::string("entries that do not say which model they were trained for")
+                     : fmt::format("entries trained for a model of fingerprint {}", made_for->second.substr(0, 12)),
+        .expected =
+            fmt::format("those of {}, whose fingerprint is {}", model.config().name, model.fingerprint().substr(0, 12)),
+        .action = "train them on this model, and take them over with `kvarena fit METHOD --from FOLDER --model NAME`"});
+}
+
+/// Appends rows to an empty cache.
+void append_rows(const EntryRows& rows, int64_t position, KvCache& cache) {
+  for (size_t l = 0; l < cache.layers.size(); ++l) {
+    const LayerShape& shape = cache.layers[l].shape();
+    const int64_t width = shape.kv_heads * shape.head_dim;
+    const auto count = std::ssize(rows.keys[l]) / width;
+    cache.layers[l].append(rows.keys[l].data(), rows.values[l].data(), count, width, position);
+    cache.length = position + count;
+  }
+}
+
+}  // namespace
+
+std::string cartridge_key(const Transformer& model, const Reuser& reuser) {
+  const FittedRequest request = reuser.artifact();
+  return sha256(fmt::format("{} {} {}", chunk_key(model, {}), request.stem(), request.path));
+}
+
+ChunkCache read_cartridge(const Transformer& model, const Reuser& reuser, const ModelFacts& facts) {
+  const auto weights = facts.fitted(reuser.artifact());
+  require_made_for(model, *weights);
+  KvCache cache = model.make_cache();
+  std::vector<LayerShape> shapes;
+  for (const LayerCache& layer : cache.layers) shapes.push_back(layer.shape());
+  append_rows(reuser.entries_in(*weights, shapes), 0, cache);
+  cache.prompt_length = cache.length;
+  return std::make_shared<const KvCache>(std::move(cache));
+}
+
+void append_cartridge(const Transformer& model, const KvCache& entries, int64_t end, KvCache& cache) {
+  const int64_t begin = end - entries.length;
+  append_rows(rows_of(model, entries, 0, entries.length, begin), begin, cache);
+}
+
+}  // namespace kvarena
