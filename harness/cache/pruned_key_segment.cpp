@@ -1,5 +1,6 @@
 #include "harness/cache/pruned_key_segment.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -15,57 +16,94 @@ Cells values_in(const LayerShape& shape, const void* memory) {
       .kind = CellKind::values, .dtype = shape.dtype, .head_dim = shape.head_dim, .data = const_cast<void*>(memory)};
 }
 
-/// Bytes of a channel of a cell of keys.
-int64_t lane_bytes(const LayerShape& shape) { return kernels::kCell * kernels::size_of(shape.dtype); }
+/// Copies channels of the first `count` entries of whole keys to entries `at` and on of keys with these channels alone.
+void copy_channels(const LayerShape& shape, const void* whole, int64_t count, std::span<const uint16_t> channels,
+                   std::byte* to, int64_t at) {
+  const int64_t size = kernels::size_of(shape.dtype), width = std::ssize(channels);
+  for (int64_t entry = 0, run = 0; entry < count; entry += run) {
+    run = std::min(
+        {kernels::kCell - entry % kernels::kCell, kernels::kCell - (at + entry) % kernels::kCell, count - entry});
+    for (int64_t i = 0; i < width; ++i) {
+      std::memcpy(to + kernels::cell_offset(CellKind::keys, width, at + entry, i) * size,
+                  static_cast<const std::byte*>(whole) +
+                      kernels::cell_offset(CellKind::keys, shape.head_dim, entry, channels[i]) * size,
+                  static_cast<size_t>(run * size));
+    }
+  }
+}
 
 }  // namespace
 
 PrunedKeySegment::PrunedKeySegment(const EntrySegment& from, std::span<const int64_t> counts, const Channels& channels,
                                    LedgerPtr ledger)
-    : Segment(from.shape()) {
-  const int64_t lane = lane_bytes(shape());
-  for (int64_t h = 0; h < shape().kv_heads; ++h) {
-    Head& head = heads_.emplace_back(ledger);
-    head.entries = counts[static_cast<size_t>(h)];
-    head.channels.assign(channels[static_cast<size_t>(h)].begin(), channels[static_cast<size_t>(h)].end());
-    const int64_t cells = kernels::cells_for(head.entries), width = std::ssize(head.channels);
-    const kernels::HeadRun run = from.run(h);
-    head.keys = Buffer(ledger, Tier::device, cells * width * lane);
-    std::byte* to = head.keys.data();
-    for (int64_t cell = 0; cell < cells; ++cell) {
-      const std::byte* const whole = static_cast<const std::byte*>(run.keys) + cell * shape().head_dim * lane;
-      for (const uint16_t channel : head.channels) {
-        std::memcpy(to, whole + channel * lane, static_cast<size_t>(lane));
-        to += lane;
-      }
-    }
-    head.values = Buffer(ledger, Tier::device, kernels::cell_bytes(head.entries, shape().head_dim, shape().dtype));
-    if (head.entries == 0) continue;
-    kernels::copy_entries(values_in(shape(), run.values), 0, head.entries, values_in(shape(), head.values.data()), 0);
-    first_position_ = from.position(h, 0);
-    if (!from.ragged()) continue;
-    const std::vector<int32_t> positions = from.positions(h);
-    head.positions.assign(positions.begin(), positions.begin() + head.entries);
-  }
+    : Segment(from.shape()), ledger_(std::move(ledger)) {
+  for (const std::vector<int32_t>& own : channels) heads_.emplace_back(ledger_).channels.assign(own.begin(), own.end());
+  append(from, counts);
 }
 
 PrunedKeySegment::PrunedKeySegment(const PrunedKeySegment& from, const LedgerPtr& ledger)
-    : Segment(from.shape()), first_position_(from.first_position_) {
+    : Segment(from.shape()), ledger_(ledger) {
   for (const Head& head : from.heads_) {
     Head& own = heads_.emplace_back(ledger);
     own.keys = head.keys.clone(ledger);
     own.values = head.values.clone(ledger);
     own.entries = head.entries;
+    own.first_position = head.first_position;
     own.positions.assign(head.positions.begin(), head.positions.end());
     own.channels.assign(head.channels.begin(), head.channels.end());
   }
+}
+
+void PrunedKeySegment::append(const EntrySegment& from, std::span<const int64_t> counts) {
+  for (int64_t h = 0; h < shape().kv_heads; ++h) {
+    Head& head = heads_[h];
+    const int64_t count = counts[static_cast<size_t>(h)], held = head.entries;
+    resize(head, held + count);
+    if (count == 0) continue;
+    const kernels::HeadRun run = from.run(h);
+    copy_channels(shape(), run.keys, count, head.channels, head.keys.data(), held);
+    kernels::copy_entries(values_in(shape(), run.values), 0, count, values_in(shape(), head.values.data()), held);
+    append_positions(head, from, h, count);
+    head.entries = held + count;
+  }
+}
+
+void PrunedKeySegment::resize(Head& head, int64_t entries) {
+  const int64_t size = kernels::size_of(shape().dtype);
+  head.keys.resize(ledger_, kernels::cells_for(entries) * kernels::kCell * std::ssize(head.channels) * size);
+  head.values.resize(ledger_, kernels::cell_bytes(entries, shape().head_dim, shape().dtype));
+}
+
+void PrunedKeySegment::append_positions(Head& head, const EntrySegment& from, int64_t kv_head, int64_t count) const {
+  if (head.entries == 0) head.first_position = from.position(kv_head, 0);
+  const bool goes_on = from.position(kv_head, 0) == head.first_position + head.entries;
+  if (!from.ragged() && head.positions.empty() && goes_on) return;
+  if (head.positions.empty()) {
+    head.positions.resize(static_cast<size_t>(head.entries));
+    std::iota(head.positions.begin(), head.positions.end(), head.first_position);
+  }
+  const std::vector<int32_t> positions = from.positions(kv_head);
+  head.positions.insert(head.positions.end(), positions.begin(), positions.begin() + count);
+}
+
+void PrunedKeySegment::mark() {
+  for (Head& head : heads_) head.marked = head.entries;
+}
+
+void PrunedKeySegment::rewind() {
+  for (Head& head : heads_) {
+    head.entries = head.marked;
+    resize(head, head.entries);
+    if (!head.positions.empty()) head.positions.resize(static_cast<size_t>(head.entries));
+  }
+  change_version();
 }
 
 std::vector<int32_t> PrunedKeySegment::positions(int64_t kv_head) const {
   const Head& head = heads_[kv_head];
   if (!head.positions.empty()) return {head.positions.begin(), head.positions.end()};
   std::vector<int32_t> run(static_cast<size_t>(head.entries));
-  std::iota(run.begin(), run.end(), static_cast<int32_t>(first_position_));
+  std::iota(run.begin(), run.end(), head.first_position);
   return run;
 }
 

@@ -17,6 +17,9 @@ class PrunedKeySegment final : public Segment {
   PrunedKeySegment(const EntrySegment& from, std::span<const int64_t> counts, const Channels& channels,
                    LedgerPtr ledger);
 
+  /// Appends the first counts[kv_head] entries of each head of `from`, which are newer than those here.
+  void append(const EntrySegment& from, std::span<const int64_t> counts);
+
   [[nodiscard]] std::span<const uint16_t> channels(int64_t kv_head) const { return heads_[kv_head].channels; }
 
   [[nodiscard]] int64_t entries(int64_t kv_head) const override { return heads_[kv_head].entries; }
@@ -24,6 +27,8 @@ class PrunedKeySegment final : public Segment {
   [[nodiscard]] int64_t bytes() const override;
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+  void mark() override;
+  void rewind() override;
 
  private:
   struct Head {
@@ -32,16 +37,22 @@ class PrunedKeySegment final : public Segment {
     Buffer keys;    // [cells, channels, 16]
     Buffer values;  // [cells, 16, head_dim]
     int64_t entries = 0;
-    LedgerVector<int32_t> positions;  // empty while all heads hold one run
+    int64_t marked = 0;               // entries at mark()
+    int32_t first_position = 0;       // of one run
+    LedgerVector<int32_t> positions;  // empty while the entries are one run
     LedgerVector<uint16_t> channels;
   };
 
   PrunedKeySegment(const PrunedKeySegment& from, const LedgerPtr& ledger);
+  /// Takes memory for so many entries of a head.
+  void resize(Head& head, int64_t entries);
+  /// Adds the positions of the first `count` entries of a head of `from`.
+  void append_positions(Head& head, const EntrySegment& from, int64_t kv_head, int64_t count) const;
   /// Lists the channels that are kept, among kv_heads * head_dim.
   [[nodiscard]] std::vector<int32_t> places() const;
 
-  std::vector<Head> heads_;     // [kv_heads]
-  int64_t first_position_ = 0;  // of one run
+  LedgerPtr ledger_;
+  std::vector<Head> heads_;  // [kv_heads]
 };
 
 }  // namespace kvarena

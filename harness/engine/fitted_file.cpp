@@ -11,6 +11,7 @@
 #include "harness/core/files.h"
 #include "harness/core/home.h"
 #include "harness/core/own_files.h"
+#include "harness/engine/array_file.h"
 #include "harness/method/registry.h"
 #include "harness/model/safetensors.h"
 #include "kernels/common/dtype.h"
@@ -130,6 +131,9 @@ FittedWeights read_folder(const fs::path& folder, const std::vector<std::string>
 FittedWeights read_fitted(const fs::path& file, const std::vector<std::string>& wanted) {
   if (fs::is_directory(file)) return read_folder(file, wanted);
   if (file.extension() == ".tsv") return read_table(file);
+  if (file.extension() == ".npy") return {.place = file.string(), .tensors = {{"", read_npy(file)}}, .metadata = {}};
+  if (file.extension() == ".pth")
+    return {.place = file.string(), .tensors = {{"", read_torch_tensor(file)}}, .metadata = {}};
   const auto checkpoint = open_safetensors(file);
   FittedWeights weights{.place = file.string(), .metadata = safetensors_metadata(file)};
   for (const TensorInfo& info : checkpoint->tensors()) {

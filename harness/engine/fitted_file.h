@@ -17,9 +17,10 @@ inline constexpr const char* kFittedFingerprint = "fingerprint";  // of the mode
 inline constexpr const char* kFittedContent = "content_sha256";   // over names, shapes and stored values
 
 /// Reads an artifact or a published file: safetensors, or a .tsv of one number a head (a line a layer), which becomes a
-/// tensor named as the file; of a checkpoint's folder (config.json, safetensors) the tensors that `wanted` asks for
-/// (FittedRequest), integers and booleans as floats. Throws UserError naming the file: cut short, damaged, not finite,
-/// or (where the file carries kFittedContent) with content other than what was written.
+/// tensor named as the file, or a .npy or .pth of one array, which answers to any name; of a checkpoint's folder
+/// (config.json, safetensors) the tensors that `wanted` asks for (FittedRequest), integers and booleans as floats.
+/// Throws UserError naming the file: cut short, damaged, not finite, or (where the file carries kFittedContent) with
+/// content other than what was written.
 [[nodiscard]] FittedWeights read_fitted(const std::filesystem::path& file, const std::vector<std::string>& wanted = {});
 
 /// Writes weights with their metadata and kFittedContent; as bf16 where `bf16` is set (the values are rounded first).

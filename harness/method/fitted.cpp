@@ -7,7 +7,8 @@
 namespace kvarena {
 
 const FittedTensor& FittedWeights::at(std::string_view name, const std::vector<int64_t>& shape) const {
-  const auto found = tensors.find(std::string(name));
+  auto found = tensors.find(std::string(name));
+  if (found == tensors.end()) found = tensors.find("");  // a file's only one, which has no name there
   if (found == tensors.end()) {
     std::vector<std::string> names;
     for (const auto& [known, tensor] : tensors) names.push_back(known);

@@ -45,7 +45,7 @@ struct Speculation {
 };
 
 /// Entries of a run of tokens: of each layer keys, and values, rows [tokens, kv_heads, head_dim].
-struct EntryRows {
+struct PartRows {
   std::vector<std::vector<float>> keys;
   std::vector<std::vector<float>> values;
 };
@@ -56,9 +56,9 @@ class PartReader {
  public:
   virtual ~PartReader() = default;
   /// As the part was computed alone; of any place.
-  [[nodiscard]] virtual EntryRows alone(size_t part, int64_t position) const = 0;
+  [[nodiscard]] virtual PartRows alone(size_t part, int64_t position) const = 0;
   /// As the prompt holds them now.
-  [[nodiscard]] virtual EntryRows in_prompt(size_t part, int64_t position) const = 0;
+  [[nodiscard]] virtual PartRows in_prompt(size_t part, int64_t position) const = 0;
 };
 
 /// A request as a reuser sees it, before the target has computed anything.
@@ -101,8 +101,8 @@ class Reuser : public MethodPart {
 
   /// The artifact, and the entries in it for layers of these shapes. Of ReuseSource::artifact.
   [[nodiscard]] virtual FittedRequest artifact() const { return {}; }
-  [[nodiscard]] virtual EntryRows entries_in(const FittedWeights& /*weights*/,
-                                             std::span<const LayerShape> /*layers*/) const {
+  [[nodiscard]] virtual PartRows entries_in(const FittedWeights& /*weights*/,
+                                            std::span<const LayerShape> /*layers*/) const {
     return {};
   }
 
@@ -111,8 +111,8 @@ class Reuser : public MethodPart {
   [[nodiscard]] virtual bool adjusts() const { return false; }
   /// The entries at its place of a part but the first, of which nothing is computed. All parts before it are as they
   /// stay; `computed` are those of these, but for the first, of which something was computed.
-  [[nodiscard]] virtual EntryRows adjusted(const ReusePrompt& prompt, size_t part,
-                                           std::span<const size_t> /*computed*/) const {
+  [[nodiscard]] virtual PartRows adjusted(const ReusePrompt& prompt, size_t part,
+                                          std::span<const size_t> /*computed*/) const {
     return prompt.entries->in_prompt(part, prompt.parts[part].begin);
   }
 

@@ -33,6 +33,7 @@ class WrappingScorer : public Scorer {
  protected:
   /// The wrapped scorer.
   [[nodiscard]] const Scorer& base() const { return *scorer_; }
+  [[nodiscard]] const Nested<Scorer>& wrapped() const { return scorer_; }
 
  private:
   Nested<Scorer> scorer_;

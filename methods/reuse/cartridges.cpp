@@ -59,8 +59,8 @@ class Cartridges final : public Reuser {
     request.path = weights_;
     return request;
   }
-  EntryRows entries_in(const FittedWeights& weights, std::span<const LayerShape> layers) const override {
-    EntryRows rows;
+  PartRows entries_in(const FittedWeights& weights, std::span<const LayerShape> layers) const override {
+    PartRows rows;
     for (size_t layer = 0; layer < layers.size(); ++layer) {
       rows.keys.push_back(rows_of(weights, layer, "keys", layers[layer]));
       rows.values.push_back(rows_of(weights, layer, "values", layers[layer]));

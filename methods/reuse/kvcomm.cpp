@@ -15,7 +15,7 @@ std::vector<double> softmax_of_negatives(std::vector<double> x) {
   return x;
 }
 
-/// One side of an EntryRows.
+/// One side of an PartRows.
 using Rows = std::vector<std::vector<float>>;
 
 int64_t length_of(const ReusePrompt& prompt, size_t part) { return prompt.parts[part].end - prompt.parts[part].begin; }
@@ -102,13 +102,13 @@ class KvComm final : public Reuser {
     return selected;
   }
 
-  EntryRows adjusted(const ReusePrompt& prompt, size_t part, std::span<const size_t> computed) const override {
+  PartRows adjusted(const ReusePrompt& prompt, size_t part, std::span<const size_t> computed) const override {
     const int64_t place = prompt.parts[part].begin, tokens = length_of(prompt, part);
-    EntryRows rows = prompt.entries->alone(part, place);
+    PartRows rows = prompt.entries->alone(part, place);
     Anchors keys, values;
     for (const size_t anchor : as_long(prompt, part, computed)) {
-      const EntryRows alone = prompt.entries->alone(anchor, place);
-      EntryRows in_prompt = prompt.entries->in_prompt(anchor, place);
+      const PartRows alone = prompt.entries->alone(anchor, place);
+      PartRows in_prompt = prompt.entries->in_prompt(anchor, place);
       keys.add(rows.keys, alone.keys, std::move(in_prompt.keys), tokens);
       values.add(rows.values, alone.values, std::move(in_prompt.values), tokens);
     }
@@ -128,7 +128,7 @@ class KvComm final : public Reuser {
   }
   [[nodiscard]] bool has_near(const ReusePrompt& prompt, size_t part, const std::vector<size_t>& anchors) const {
     if (anchors.size() < 2) return false;
-    const EntryRows own = prompt.entries->alone(part, 0);
+    const PartRows own = prompt.entries->alone(part, 0);
     std::vector<double> distances;
     for (const size_t anchor : anchors)
       distances.push_back(distance(own.values, prompt.entries->alone(anchor, 0).values));

@@ -16,7 +16,8 @@ import json
 import numpy as np
 import torch
 import kvpress.presses.duo_attention_press as duo
-from kvpress import DMSPress, ExpectedAttentionPress, KVComposePress, KVzapPress, KVzipPress, QFilterPress
+from kvpress import (DMSPress, ExpectedAttentionPress, KnormPress, KVComposePress, KVzapPress, KVzipPress, LUKVPress,
+                     QFilterPress)
 from kvpress.presses.expected_attention_with_stats import ExpectedAttentionStatsPress
 from kvpress.presses.fastkvzip_press import FastKVzipGate, FastKVzipPress
 from kvpress.presses.kvzap_press import KVzapConfig, KVzapModel
@@ -139,6 +140,20 @@ def masked(model, scores, drop):
         _, heads, positions = layer.self_attn.masked_key_indices
         dropped[layer.self_attn.layer_idx, heads, positions] = True
     return masks(dropped)
+
+
+def lukv(model, seen, cache, keep, scorer, **options):
+    press = LUKVPress(scorer, compression_ratio=1 - keep, **options)
+    press._budget_curves = (drawn("curves", [99, LAYERS, 2], 0.45) + 0.5).numpy()
+    scores = by_scores(model, scorer, seen, cache)
+    scores[..., :press.sink] = scores[..., TOKENS - press.window:] = scores.max() + 1
+    dropped = torch.zeros_like(scores, dtype=torch.bool)
+    for layer, ((module, hidden, kwargs), entries) in enumerate(zip(seen, cache.layers)):
+        press.compress(module, hidden, entries.keys, entries.values, None, kwargs)
+        _, heads, positions = module.masked_key_indices
+        dropped[layer, heads, positions] = True
+    if all(clear_cut(head, int(gone.sum())) for head, gone in zip(scores.flatten(0, 1), dropped.flatten(0, 1))):
+        return masks(dropped)
 
 
 def kvzip(model, ids, prefix, keep, plus):
@@ -300,6 +315,8 @@ def main():
                 "kvcompose composite": kvcompose(model, ids, keep),
                 "kvcompose heads": kvcompose(model, ids, keep, structured=False),
                 "kvcompose apart": kvcompose(model, ids, keep, agg_group="max", add_mean_across_heads=False),
+                "lukv expected": lukv(model, seen, cache, keep, ExpectedAttentionPress(epsilon=0.02)),
+                "lukv norm": lukv(model, seen, cache, keep, KnormPress(), sink=3, window=2),
                 "fast_kvzip": fast_kvzip(model, seen, keep),
                 "qfilter": uniform_drop(by_scores(model, with_filters(), seen, cache), keep),
             }
@@ -311,7 +328,7 @@ def main():
         cases.append({"tokens": ids[0].tolist(), "kept": kept, "thresholds": above})
     common = {"prefix": PREFIX, "chunk": CHUNK, "instructions": list(INSTRUCTIONS.values()), "after_user": AFTER_USER,
               "window": 16}
-    for name in ("expected_attention", "kvzip", "kvcompose", "kvzap", "fast_kvzip", "qfilter"):
+    for name in ("expected_attention", "kvzip", "kvcompose", "kvzap", "fast_kvzip", "qfilter", "lukv"):
         own = lambda kept: {case: selection for case, selection in kept.items() if case.split()[0] == name}
         more = lambda case: {"thresholds": case["thresholds"]} if name == "kvzap" else {}
         write(__file__, name, {**common, "cases": [

@@ -53,6 +53,7 @@ inline json active_settings(const MethodEntry& entry) {
   if (entry.info.name == "xattention") spec["threshold"] = 0.3;
   if (entry.info.name == "skip_softmax") spec.update({{"scale", 100}, {"block", 16}});
   if (entry.info.name == "commvq") spec["code_bits"] = 4;  // books that are fitted in no time
+  if (entry.info.name == "leank") spec.update({{"round_to", 8}, {"sinks", 4}, {"recent", 16}, {"block", 16}});
   if (entry.info.name == "simlayerkv") spec.update({{"threshold", 0.01}, {"recent", 100}});
   if (entry.info.name == "vattention" || entry.info.name == "hashattention")
     spec.update({{"sinks", 4}, {"window", 16}});

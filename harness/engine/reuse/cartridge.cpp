@@ -23,7 +23,7 @@ void require_made_for(const Transformer& model, const FittedWeights& weights) {
 }
 
 /// Appends rows to an empty cache.
-void append_rows(const EntryRows& rows, int64_t position, KvCache& cache) {
+void append_rows(const PartRows& rows, int64_t position, KvCache& cache) {
   for (size_t l = 0; l < cache.layers.size(); ++l) {
     const LayerShape& shape = cache.layers[l].shape();
     const int64_t width = shape.kv_heads * shape.head_dim;

@@ -4,8 +4,8 @@
 
 namespace kvarena {
 
-EntryRows rows_of(const Transformer& model, const KvCache& cache, int64_t first, int64_t count, int64_t distance) {
-  EntryRows rows;
+PartRows rows_of(const Transformer& model, const KvCache& cache, int64_t first, int64_t count, int64_t distance) {
+  PartRows rows;
   for (size_t l = 0; l < cache.layers.size(); ++l) {
     const LayerShape& shape = cache.layers[l].shape();
     const int64_t width = shape.kv_heads * shape.head_dim;
@@ -22,16 +22,16 @@ EntryRows rows_of(const Transformer& model, const KvCache& cache, int64_t first,
   return rows;
 }
 
-EntryRows PartEntries::alone(size_t part, int64_t position) const {
+PartRows PartEntries::alone(size_t part, int64_t position) const {
   return rows_of(*model_, *chunks_[part], 0, chunks_[part]->length, position);
 }
 
-EntryRows PartEntries::in_prompt(size_t part, int64_t position) const {
+PartRows PartEntries::in_prompt(size_t part, int64_t position) const {
   const PromptPart& own = parts_[part];
   return rows_of(*model_, *cache_, own.begin, own.end - own.begin, position - own.begin);
 }
 
-void replace_rows(const EntryRows& rows, int64_t first, KvCache& cache) {
+void replace_rows(const PartRows& rows, int64_t first, KvCache& cache) {
   for (size_t l = 0; l < cache.layers.size(); ++l) {
     const LayerShape& shape = cache.layers[l].shape();
     const int64_t width = shape.kv_heads * shape.head_dim;

@@ -7,8 +7,8 @@
 namespace kvarena {
 
 /// Entries first .. first+count-1 of a dense cache; keys are turned on by `distance` positions.
-[[nodiscard]] EntryRows rows_of(const Transformer& model, const KvCache& cache, int64_t first, int64_t count,
-                                int64_t distance);
+[[nodiscard]] PartRows rows_of(const Transformer& model, const KvCache& cache, int64_t first, int64_t count,
+                               int64_t distance);
 
 /// Parts of a prompt, as the chunks that they were taken from and as the prompt's cache holds them. All of these must
 /// outlive it.
@@ -19,8 +19,8 @@ class PartEntries final : public PartReader {
               const KvCache& cache)
       : model_(&model), parts_(parts), chunks_(chunks), cache_(&cache) {}
 
-  [[nodiscard]] EntryRows alone(size_t part, int64_t position) const override;
-  [[nodiscard]] EntryRows in_prompt(size_t part, int64_t position) const override;
+  [[nodiscard]] PartRows alone(size_t part, int64_t position) const override;
+  [[nodiscard]] PartRows in_prompt(size_t part, int64_t position) const override;
 
  private:
   const Transformer* model_;
@@ -30,6 +30,6 @@ class PartEntries final : public PartReader {
 };
 
 /// Writes rows over the entries from `first` on.
-void replace_rows(const EntryRows& rows, int64_t first, KvCache& cache);
+void replace_rows(const PartRows& rows, int64_t first, KvCache& cache);
 
 }  // namespace kvarena

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <limits>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
@@ -87,6 +89,47 @@ TEST_F(FittedFile, AForeignShapeOrAMissingTensorIsNamed) {
               (void)read.at("layers.0.weigth", {2, 3});
             }).find("layers.0.weight"),
             std::string::npos);
+}
+
+/// An array of NumPy as its format's description has it, version 1.
+std::string npy(const std::string& type, const std::string& shape, const std::string& data) {
+  std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+  header.resize(118, ' ');
+  return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + data;
+}
+
+template <typename Number>
+std::string bytes_of(const std::vector<Number>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)};
+}
+
+TEST_F(FittedFile, ANamelessArrayAnswersToAnyName) {
+  const fs::path array = folder_ / "published.npy";
+  write_file(array, npy("<f8", "2, 1, 3", bytes_of<double>({1, 2, 3, 4, 5, 0.1})));
+  EXPECT_EQ(read_fitted(array).at("curves", {2, -1, 3}).values, (std::vector<float>{1, 2, 3, 4, 5, 0.1F}));
+  write_file(array, npy("<f4", "2,", bytes_of<float>({-1, 0.25F})));
+  EXPECT_EQ(read_fitted(array).at("anything", {2}).values, (std::vector<float>{-1, 0.25F}));
+  const FittedWeights masks = read_fitted(KVARENA_SOURCE_DIR "/tests/golden/leank_masks.pth");  // torch.save()
+  const std::vector<float>& values = masks.at("masks", {3, 2, 32}).values;
+  EXPECT_EQ(std::ranges::count(values, 0.0F) + std::ranges::count(values, 1.0F), 192);
+  EXPECT_GT(std::ranges::count(values, 1.0F), 0);
+}
+
+TEST_F(FittedFile, AnArrayOfAnotherKindIsRefused) {
+  const fs::path array = folder_ / "published.npy";
+  const std::string good = npy("<f4", "2", bytes_of<float>({1, 2}));
+  for (const std::string& bad : {npy("<i8", "1", bytes_of<int64_t>({1})), npy("<f4", "3", bytes_of<float>({1, 2})),
+                                 npy("<f4", "1", bytes_of<float>({std::numeric_limits<float>::infinity()})),
+                                 good.substr(0, 9), std::string("x")}) {
+    write_file(array, bad);
+    EXPECT_NE(testing::error_of([&] { (void)read_fitted(array); }).find(array.string()), std::string::npos);
+  }
+  const std::string saved = read_file(KVARENA_SOURCE_DIR "/tests/golden/leank_masks.pth");
+  const fs::path torch = folder_ / "published.pth";
+  for (size_t length = 0; length < saved.size(); length += 7) {
+    write_file(torch, saved.substr(0, length));
+    EXPECT_THROW((void)read_fitted(torch), UserError) << length << " bytes";
+  }
 }
 
 }  // namespace
