@@ -126,13 +126,13 @@ class SubspaceFitter final : public Fitter {
 /// heads of a layer, values have theirs a head. With U the left singular vectors of the vectors side by side,
 ///   stored  U_r^T k,   restored  U_r U_r^T k, which is rotated to its position.
 /// Ranks are a layer's own: r directions hold less than a threshold of the sum of singular values (the most that any
-/// head needs), and thresholds go down from 1 in steps of 0.02, as long as the layer's error stays below
-/// `error_budget` and ranks stay above 0.45 of the channels. All this is the authors' code for models with rotary
-/// embeddings, which leaves queries out of the keys' directions, where the paper joins both. Their error is that of
-/// the layer's output; a method sees no MLP, so here it is that of what attention adds to the residual stream, for the
-/// last 64 queries of each text, and budgets are larger numbers. Fine-tuning is not here. They compute the
-/// prompt with restored keys and values too; here it is attended to as it is. Saxena, Saha, Choudhary, Roy 2024,
-/// arXiv:2408.05646, section 4. Weights: `kvarena fit`.
+/// head needs), and thresholds go down from 1 in steps of 0.02, as long as the layer's error stays below `error_budget`
+/// and ranks stay above 0.45 of the channels. All this is the authors' code for models with rotary embeddings, which
+/// leaves queries out of the keys' directions, where the paper joins both. Their error is that of the layer's output; a
+/// method sees no MLP, so here it is that of what attention adds to the residual stream, for the last 64 queries of
+/// each text, and budgets are larger numbers: 0.3 keeps 70% of SmolLM2 135M's bytes. Fine-tuning is not here. They
+/// compute the prompt with restored keys and values too; here it is attended to as it is. Saxena, Saha, Choudhary, Roy
+/// 2024, arXiv:2408.05646, section 4. Weights: `kvarena fit`.
 class EigenAttention final : public Codec {
  public:
   void parameters(ParameterVisitor& p) override {
@@ -175,7 +175,7 @@ class EigenAttention final : public Codec {
  private:
   [[nodiscard]] FittedRequest artifact() const { return {.method = "eigenattention", .variant = {}, .path = weights_}; }
 
-  double error_budget_ = 0.1;
+  double error_budget_ = 0.3;
   std::string weights_;
 };
 
