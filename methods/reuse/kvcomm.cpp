@@ -15,7 +15,7 @@ std::vector<double> softmax_of_negatives(std::vector<double> x) {
   return x;
 }
 
-/// One side of an PartRows.
+/// One side of PartRows.
 using Rows = std::vector<std::vector<float>>;
 
 int64_t length_of(const ReusePrompt& prompt, size_t part) { return prompt.parts[part].end - prompt.parts[part].begin; }
