@@ -21,7 +21,7 @@ from the library's own greedy continuation. Restated decode steps really remove 
 by head.
 
 Of a checkpoint the file holds a digest of each layer's positions, and null for a layer whose choice differs between
-float32 and float64 and so hangs on rounding; a null among the heads of the tiny model says the same. Written for torch
+float32 and float64, or is among equals, and so hangs on rounding; a null among the heads of the tiny model says the same. Written for torch
 2.11, transformers 5.23, kvpress 0.5.5.
 """
 
@@ -640,6 +640,12 @@ def digests(kept):
             hashlib.sha256(json.dumps(layer, separators=(",", ":")).encode()).hexdigest()[:10] for layer in kept]
 
 
+def tied(spec):
+    """Whether equal tokens, which a repeated text has, score alike in the first layer: there their keys before rotation
+    and the lengths of these are equal, and only rounding tells them apart."""
+    return spec["name"] in ("curdkv", "compactor") or "spiky" in spec
+
+
 def checkpoint(path):
     tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32,
@@ -658,7 +664,8 @@ def checkpoint(path):
                 runs.append(found)
                 continue
             prompts[index]["cases"] = [
-                {"spec": spec, "layers": [a if a == b else None for a, b in zip(single, double)]}
+                {"spec": spec, "layers": [a if a == b and (layer > 0 or not tied(spec)) else None
+                                          for layer, (a, b) in enumerate(zip(single, double))]}
                 for (spec, single), (_, double) in zip(runs[index], found)]
     return {"model": path.name, "prompts": prompts}
 
