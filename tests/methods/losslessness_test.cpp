@@ -27,7 +27,14 @@ const std::map<std::string, std::vector<json>>& strengths() {
   return known;
 }
 
+/// The artifact that the settings' weights come from; "" where there are none.
+std::string artifact_of(const json& spec) {
+  const auto fitter = make_method(spec, "test")->fitter();
+  return fitter == nullptr ? "" : fitter->artifact().stem();
+}
+
 /// The `index`-th of three settings, from strong to weak. Where nothing tells them apart only the drafts' length does.
+/// All read the weights that the fixture fits.
 json setting(const MethodEntry& entry, int index) {
   json spec = testing::active_settings(entry);
   for (const ParameterInfo& parameter : entry.parameters()) {
@@ -37,7 +44,7 @@ json setting(const MethodEntry& entry, int index) {
     for (const json& value : known->second) {
       json tried = spec;
       tried[parameter.name] = value;
-      if (check_method(tried, "test").empty()) taken.push_back(value);
+      if (check_method(tried, "test").empty() && artifact_of(tried) == artifact_of(spec)) taken.push_back(value);
     }
     if (!taken.empty()) spec[parameter.name] = taken[std::min(static_cast<size_t>(index), taken.size() - 1)];
   }
