@@ -42,6 +42,13 @@ class TurnedPoints {
     const at::Tensor a = codes.div(points_.size(0), "floor");
     return points_.index_select(0, a) + turned_.index_select(0, codes - a * points_.size(0));
   }
+  /// Adds the centre of a code to a vector [head_dim] of floats, which the points are too.
+  void add(int64_t code, float* to) const {
+    const int64_t d = points_.size(1), a = code / points_.size(0), b = code % points_.size(0);
+    const float* const point = points_.const_data_ptr<float>() + a * d;
+    const float* const turned = turned_.const_data_ptr<float>() + b * d;
+    for (int64_t c = 0; c < d; ++c) to[c] += point[c] + turned[c];
+  }
 
  private:
   at::Tensor points_, turned_, squares_;
@@ -152,6 +159,8 @@ class ValueCoder {
   }
 
   [[nodiscard]] std::vector<at::Tensor>& parameters() { return parameters_; }
+  [[nodiscard]] int64_t width() const { return scale_.size(0); }
+  [[nodiscard]] int64_t bits_of_a_row() const { return parameters_[6].size(0); }
 
   /// Lengths [n, 1] and logits of the choices [n, bits / 2, 4].
   struct Read {
@@ -294,29 +303,28 @@ class VectorCodes final : public RowCodes {
   }
 
   [[nodiscard]] EntryRows rows(int64_t count) const override {
-    const at::Tensor all = at::empty({count, bits_}, at::kByte), lengths = at::empty({count, 2});
-    for (int64_t i = 0; i < count; ++i)
-      kernels::unpack_codes(codes_.data() + i * row_bytes(), bits_, 1, all[i].mutable_data_ptr<uint8_t>());
-    std::ranges::transform(lengths_, lengths.mutable_data_ptr<float>(), kernels::f16_to_f32);
-    std::vector<at::Tensor> heads;
-    int64_t at = 0;
-    for (const auto& books : books_->keys) {
-      at::Tensor sum;
-      for (const TurnedPoints& book : books) {
-        const at::Tensor own = all.narrow(1, at, books_->code_bits).to(at::kLong);
-        const at::Tensor centres = book.centres(own.bitwise_left_shift(at::arange(books_->code_bits)).sum(1));
-        sum = sum.defined() ? sum + centres : centres;
-        at += books_->code_bits;
+    const int64_t width = books_->values.width(), d = width / std::ssize(books_->keys);
+    EntryRows all{.keys = std::vector<float>(static_cast<size_t>(count * width)), .values = {}};
+    const at::Tensor value_bits = at::empty({count, books_->values.bits_of_a_row()}), sizes = at::empty({count, 1});
+    std::vector<uint8_t> bits(static_cast<size_t>(bits_));
+    for (int64_t i = 0; i < count; ++i) {
+      kernels::unpack_codes(codes_.data() + i * row_bytes(), bits_, 1, bits.data());
+      const uint8_t* bit = bits.data();
+      float* const row = all.keys.data() + i * width;
+      for (size_t head = 0; head < books_->keys.size(); ++head) {
+        for (const TurnedPoints& book : books_->keys[head]) {
+          book.add(code_at(bit), row + static_cast<int64_t>(head) * d);
+          bit += books_->code_bits;
+        }
       }
-      heads.push_back(sum);
+      const float size = kernels::f16_to_f32(lengths_[2 * i]);
+      for (int64_t c = 0; c < width; ++c) row[c] *= size;
+      std::copy(bit, std::as_const(bits).data() + bits_, value_bits.mutable_data_ptr<float>() + i * value_bits.size(1));
+      sizes.mutable_data_ptr<float>()[i] = kernels::f16_to_f32(lengths_[2 * i + 1]);
     }
-    const auto numbers = [](const at::Tensor& x) {
-      const at::Tensor flat = x.contiguous();
-      return std::vector<float>(flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel());
-    };
-    const at::Tensor values =
-        books_->values.restored(all.narrow(1, at, bits_ - at).to(at::kFloat), lengths.narrow(1, 1, 1));
-    return {.keys = numbers(at::cat(heads, 1) * lengths.narrow(1, 0, 1)), .values = numbers(values)};
+    const at::Tensor values = books_->values.restored(value_bits, sizes).contiguous();
+    all.values.assign(values.const_data_ptr<float>(), values.const_data_ptr<float>() + values.numel());
+    return all;
   }
 
   void truncate(int64_t entries) override {
@@ -336,6 +344,12 @@ class VectorCodes final : public RowCodes {
 
  private:
   [[nodiscard]] int64_t row_bytes() const { return (bits_ + 7) / 8; }
+  /// The code of `code_bits` bits, low ones first.
+  [[nodiscard]] int64_t code_at(const uint8_t* bit) const {
+    int64_t code = 0;
+    for (int64_t i = 0; i < books_->code_bits; ++i) code |= int64_t{bit[i]} << i;
+    return code;
+  }
 
   std::shared_ptr<const Codebooks> books_;
   LedgerPtr ledger_;
