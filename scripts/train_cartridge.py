@@ -17,6 +17,7 @@ OUT gets config.json, which is the model's, and model.safetensors: layers.N.{fix
 import argparse
 import pathlib
 import random
+import sys
 
 import torch
 from safetensors.torch import save_file
@@ -39,7 +40,9 @@ def write_folder(parts, model_folder, out):
     """parts: by side a list over layers of tensors [1, kv_heads, entries, head_dim]; empty lists are left out."""
     from transformers import AutoConfig
     out = pathlib.Path(out)
-    AutoConfig.from_pretrained(**of(model_folder)).save_pretrained(out)
+    config = AutoConfig.from_pretrained(**of(model_folder))
+    config._name_or_path = ""  # a folder of this machine
+    config.save_pretrained(out)
     save_file({f"layers.{layer}.{side}": entries.detach().float().contiguous()
                for side in SIDES for layer, entries in enumerate(parts[side])}, out / "model.safetensors")
 
@@ -124,7 +127,11 @@ def train(args):
     study = Study(args)
     if len(study.context) <= args.entries:
         raise SystemExit(f"{args.text}: {len(study.context)} tokens; expected more than --entries {args.entries}")
-    conversations = [study.conversation(draws.choice(SEEDS)) for _ in range(args.conversations)]
+    conversations = []
+    for number in range(args.conversations):
+        conversations.append(study.conversation(draws.choice(SEEDS)))
+        print(f"\rconversation {number + 1} of {args.conversations}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
     held, studied = conversations[: args.held_out], conversations[args.held_out:]
     with torch.no_grad():
         beginning = study.model(torch.tensor([study.context[: args.entries]]), use_cache=True).past_key_values
