@@ -1,6 +1,8 @@
 #include "harness/engine/array_file.h"
 
+#include <ATen/core/Tensor.h>
 #include <fmt/format.h>
+#include <torch/csrc/jit/serialization/pickle.h>
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +25,6 @@ class Bytes {
  public:
   Bytes(const fs::path& file, std::string_view all) : file_(&file), all_(all) {}
 
-  [[nodiscard]] bool done() const { return all_.empty(); }
   std::string_view take(size_t count) {
     if (count > all_.size()) refuse("a file that ends too early");
     const std::string_view taken = all_.substr(0, count);
@@ -36,11 +37,6 @@ class Bytes {
     const std::string_view taken = take(count);
     std::memcpy(&value, taken.data(), count);
     return value;
-  }
-  std::string_view line() {
-    const std::string_view taken = take(std::min(all_.find('\n'), all_.size()));
-    if (!all_.empty()) all_.remove_prefix(1);
-    return taken;
   }
   [[noreturn]] void refuse(const std::string& found) const {
     fail({.place = file_->string(),
@@ -71,92 +67,6 @@ FittedTensor tensor_of(Bytes& bytes, std::vector<int64_t> shape) {
   return tensor;
 }
 
-/// The shape that torch.save() gives the one tensor of data.pkl: of the numbers behind the reference to the storage
-/// the first is an offset into it, and those of the first tuple are the sizes, of the second the strides.
-std::vector<int64_t> pickled_shape(Bytes pickle) {
-  std::vector<std::vector<int64_t>> tuples;
-  std::vector<int64_t> numbers;
-  bool stored = false, floats = false;
-  while (!pickle.done()) {
-    const auto op = static_cast<uint8_t>(pickle.take(1).front());
-    switch (op) {
-      case 0x80: pickle.take(1); break;                // protocol
-      case 'q': pickle.take(1); break;                 // memo
-      case 'r': pickle.take(4); break;                 // memo, long
-      case 'X': pickle.take(pickle.number(4)); break;  // text
-      case 'K': numbers.push_back(static_cast<int64_t>(pickle.number(1))); break;
-      case 'M': numbers.push_back(static_cast<int64_t>(pickle.number(2))); break;
-      case 'J': numbers.push_back(static_cast<int32_t>(pickle.number(4))); break;
-      case 'c': {  // a class of a module
-        const std::string_view module = pickle.line(), name = pickle.line();
-        floats = floats || (module == "torch" && name == "FloatStorage");
-        break;
-      }
-      case 'Q':  // the storage
-        if (stored) pickle.refuse("several tensors");
-        stored = true;
-        numbers.clear();
-        break;
-      case 0x85:
-      case 0x86:
-      case 0x87: {  // a tuple of one to three
-        const size_t count = op - 0x84U;
-        if (stored && numbers.size() >= count) {
-          if (tuples.empty() && numbers.front() != 0) pickle.refuse("a tensor that begins within its storage");
-          tuples.emplace_back(numbers.end() - static_cast<int64_t>(count), numbers.end());
-        }
-        numbers.clear();
-        break;
-      }
-      case '(':
-      case ')':
-      case 't':
-      case 'R':
-      case '.':
-      case 0x88:
-      case 0x89: break;
-      default: pickle.refuse(fmt::format("a pickle with the operation 0x{:02x}", op));
-    }
-  }
-  if (tuples.size() < 2 || !floats) pickle.refuse("no tensor of float32 with at most three dimensions");
-  int64_t stride = 1;
-  for (size_t i = tuples[0].size(); i-- > 0; stride *= tuples[0][i]) {
-    if (i >= tuples[1].size() || (tuples[0][i] > 1 && tuples[1][i] != stride))
-      pickle.refuse("a tensor that is not contiguous");
-  }
-  return tuples[0];
-}
-
-/// The bytes of the member of a zip archive whose name ends so; members are stored as they are.
-std::string_view member(const fs::path& file, std::string_view all, std::string_view ending) {
-  const Bytes whole(file, all);
-  const size_t end = all.rfind("PK\5\6");
-  if (end == std::string_view::npos || all.size() - end < 22) whole.refuse("no archive of torch.save()");
-  Bytes tail(file, all.substr(end + 16));
-  Bytes directory(file, all.substr(std::min<size_t>(tail.number(4), all.size())));
-  while (directory.take(4) == "PK\1\2") {
-    Bytes head(file, directory.take(42));
-    head.take(6);
-    const uint64_t method = head.number(2);
-    head.take(8);
-    const uint64_t stored = head.number(4);
-    head.take(4);
-    const uint64_t name_size = head.number(2), extra = head.number(2), comment = head.number(2);
-    head.take(8);
-    const uint64_t offset = head.number(4);
-    const std::string_view name = directory.take(name_size);
-    directory.take(extra + comment);
-    if (!name.ends_with(ending)) continue;
-    if (method != 0) whole.refuse("a compressed archive");
-    Bytes local(file, all.substr(std::min<size_t>(offset, all.size())));
-    local.take(26);
-    const uint64_t names = local.number(2), extras = local.number(2);
-    local.take(names + extras);
-    return local.take(stored);
-  }
-  whole.refuse(fmt::format("an archive without a member {}", ending));
-}
-
 }  // namespace
 
 FittedTensor read_npy(const fs::path& file) {
@@ -178,9 +88,19 @@ FittedTensor read_npy(const fs::path& file) {
 
 FittedTensor read_torch_tensor(const fs::path& file) {
   const std::string all = read_file(file);
-  std::vector<int64_t> shape = pickled_shape(Bytes(file, member(file, all, "/data.pkl")));
-  Bytes data(file, member(file, all, "/data/0"));
-  return tensor_of<float>(data, std::move(shape));
+  const Bytes bytes(file, all);
+  at::Tensor saved;
+  try {
+    const c10::IValue value = torch::jit::pickle_load({all.begin(), all.end()});
+    if (value.isTensor()) saved = value.toTensor();
+  } catch (const std::exception& error) {
+    const std::string_view why = error.what();
+    bytes.refuse(fmt::format("what libtorch does not read: {}", why.substr(0, why.find('\n'))));
+  }
+  if (!saved.defined() || saved.scalar_type() != at::kFloat || !saved.is_contiguous())
+    bytes.refuse("no contiguous tensor of float32");
+  Bytes numbers(file, {static_cast<const char*>(saved.const_data_ptr()), saved.nbytes()});
+  return tensor_of<float>(numbers, saved.sizes().vec());
 }
 
 }  // namespace kvarena
