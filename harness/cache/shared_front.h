@@ -6,6 +6,9 @@
 
 namespace kvarena {
 
+/// Moves the first `count` entries of a layer's tail, which is not ragged, into a segment of their own in front of it.
+void set_front_apart(LayerCache& layer, int64_t count);
+
 /// Moves all but each head's newest entries out of the tails into segments in front, so that a clone that grows takes
 /// memory of its own for fewer than kernels::kChunk entries and what it appends. Attention cuts runs there anyway: no
 /// bit changes. Tails with windows, whose entries leave, and with remembered numbers stay as they are.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/cache/overlay_view.h"
+#include "harness/cache/shared_front.h"
 #include "harness/core/error.h"
 
 namespace kvarena {
@@ -109,12 +110,7 @@ int64_t CodecMethod::waiting_sinks(const LayerCache& cache) const { return cache
 
 PackedSegment* CodecMethod::start_packing(LayerContext& layer) const {
   LayerCache& cache = layer.cache;
-  if (const int64_t count = waiting_sinks(cache); count > 0) {
-    auto sinks = std::make_unique<EntrySegment>(cache.shape(), cache.ledger());
-    sinks->append_entries(cache.tail(), 0, count);
-    cache.tail().drop_front(count);
-    cache.insert_before_tail(std::move(sinks));
-  }
+  if (const int64_t count = waiting_sinks(cache); count > 0) set_front_apart(cache, count);
   std::unique_ptr<PackedSegment> packed = part_->make_segment(layer);
   PackedSegment* result = packed.get();
   cache.insert_packed(std::move(packed));

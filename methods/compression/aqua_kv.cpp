@@ -11,8 +11,9 @@
 #include <numeric>
 
 #include "harness/cache/coded_rows_segment.h"
-#include "harness/core/error.h"
+#include "harness/cache/shared_front.h"
 #include "harness/method/codec.h"
+#include "harness/method/fitted_weights.h"
 #include "harness/method/tensors.h"
 #include "harness/method/unrotated_keys.h"
 #include "kernels/hadamard/hadamard.h"
@@ -422,11 +423,8 @@ class AquaKv final : public Method {
 
   /// Puts an empty segment behind the first entries, on top of the chain of the layer below or at the foot of its own.
   void start(LayerContext& layer, const LayerCache* below) const {
-    if (layer.model == nullptr || !layer.model->fitted) {
-      fail({.place = "aqua_kv", .found = "no model", .expected = "one whose predictors were fitted"});
-    }
     LayerCache& cache = layer.cache;
-    const auto weights = layer.model->fitted(artifact());
+    const auto weights = fitted_weights(layer.model, artifact());
     const int64_t width = cache.shape().kv_heads * cache.shape().head_dim;
     const int64_t bits = below == nullptr ? first_bits_ : bits_;
     const auto link = std::make_shared<Link>(Link{
@@ -442,12 +440,7 @@ class AquaKv final : public Method {
       const auto& segment = static_cast<const CodedRowsSegment&>(*below->packed().front());
       chain = static_cast<const ChainCodes&>(segment.codes()).chain();
     }
-    if (sinks_ > 0) {
-      auto sinks = std::make_unique<EntrySegment>(cache.shape(), cache.ledger());
-      sinks->append_entries(cache.tail(), 0, sinks_);
-      cache.tail().drop_front(sinks_);
-      cache.insert_before_tail(std::move(sinks));
-    }
+    if (sinks_ > 0) set_front_apart(cache, sinks_);
     auto codes = std::make_unique<ChainCodes>(chain, chain->add(link));
     cache.insert_packed(
         std::make_unique<CodedRowsSegment>(cache.shape(), std::move(codes), rotary_keys(layer), cache.ledger()));

@@ -9,6 +9,7 @@
 #include "harness/cache/coded_rows_segment.h"
 #include "harness/core/error.h"
 #include "harness/method/codec.h"
+#include "harness/method/fitted_weights.h"
 #include "harness/method/tensors.h"
 #include "harness/method/unrotated_keys.h"
 #include "kernels/quantize/quantize.h"
@@ -28,7 +29,11 @@ at::Tensor quarter_turn(const at::Tensor& x) {
 /// A codebook of centres p_A + J p_B for all pairs of its points p [points, head_dim], J a quarter turn.
 class TurnedPoints {
  public:
-  explicit TurnedPoints(const at::Tensor& points) : points_(points), turned_(quarter_turn(points)) {
+  explicit TurnedPoints(const at::Tensor& points) : points_(points.contiguous()), turned_(quarter_turn(points)) {
+    if (points.scalar_type() == at::kFloat) {
+      point_numbers_ = points_.const_data_ptr<float>();
+      turned_numbers_ = turned_.const_data_ptr<float>();
+    }
     const at::Tensor sizes = points.square().sum(1);
     squares_ = sizes.unsqueeze(1) + sizes.unsqueeze(0) + 2 * points.matmul(turned_.t());  // [points, points]
   }
@@ -44,14 +49,16 @@ class TurnedPoints {
   }
   /// Adds the centre of a code to a vector [head_dim] of floats, which the points are too.
   void add(int64_t code, float* to) const {
-    const int64_t d = points_.size(1), a = code / points_.size(0), b = code % points_.size(0);
-    const float* const point = points_.const_data_ptr<float>() + a * d;
-    const float* const turned = turned_.const_data_ptr<float>() + b * d;
+    const int64_t d = points_.size(1);
+    const float* const point = point_numbers_ + code / points_.size(0) * d;
+    const float* const turned = turned_numbers_ + code % points_.size(0) * d;
     for (int64_t c = 0; c < d; ++c) to[c] += point[c] + turned[c];
   }
 
  private:
   at::Tensor points_, turned_, squares_;
+  const float* point_numbers_ = nullptr;  // of the tensors, where they are floats
+  const float* turned_numbers_ = nullptr;
 };
 
 /// Fits the points of codebooks, each to what those before it leave of vectors [n, head_dim], by soft assignments that
@@ -398,9 +405,6 @@ class CommVq final : public Codec {
   int64_t key_block() const override { return 128; }
 
   std::unique_ptr<PackedSegment> make_segment(const LayerContext& layer) const override {
-    if (layer.model == nullptr || !layer.model->fitted) {
-      fail({.place = "commvq", .found = "no model", .expected = "one whose codebooks were fitted"});
-    }
     const LedgerPtr& ledger = layer.cache.ledger();
     auto codes = std::make_unique<VectorCodes>(codebooks(layer), ledger);
     return std::make_unique<CodedRowsSegment>(layer.cache.shape(), std::move(codes), rotary_keys(layer), ledger);
@@ -411,7 +415,7 @@ class CommVq final : public Codec {
     return {.method = "commvq", .variant = fmt::format("bits{}-codes{}", bits_, code_bits_), .path = weights_};
   }
   [[nodiscard]] std::shared_ptr<const Codebooks> codebooks(const LayerContext& layer) const {
-    const auto weights = layer.model->fitted(artifact());
+    const auto weights = fitted_weights(layer.model, artifact());
     const LayerShape& shape = layer.cache.shape();
     const int64_t width = shape.kv_heads * shape.head_dim, points = int64_t{1} << (code_bits_ / 2);
     const auto read = [&](const std::string& name, const std::vector<int64_t>& sizes) {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "harness/cache/latent_segment.h"
-#include "harness/core/error.h"
 #include "harness/method/codec.h"
+#include "harness/method/fitted_weights.h"
 #include "harness/method/tensors.h"
 #include "harness/method/unrotated_keys.h"
 
@@ -142,10 +142,7 @@ class EigenAttention final : public Codec {
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<SubspaceFitter>(artifact()); }
 
   std::unique_ptr<PackedSegment> make_segment(const LayerContext& layer) const override {
-    if (layer.model == nullptr || !layer.model->fitted) {
-      fail({.place = "eigenattention", .found = "no model", .expected = "one whose directions were fitted"});
-    }
-    const auto weights = layer.model->fitted(artifact());
+    const auto weights = fitted_weights(layer.model, artifact());
     const LayerShape& shape = layer.cache.shape();
     const int64_t heads = shape.kv_heads, width = shape.head_dim;
     const auto read = [&](const char* name, const std::vector<int64_t>& sizes) {

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "harness/method/bit_allocation.h"
+#include "harness/method/fitted_weights.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/stream_bytes.h"
 #include "harness/method/stream_codec.h"
@@ -479,14 +480,11 @@ class Kvtc final : public StreamCodec {
     return std::make_unique<TransformFitter>(basis_, components_, sinks_);
   }
   std::unique_ptr<StreamCoder> coder(const ModelFacts* model) const override {
-    if (model == nullptr || !model->fitted) {
-      fail({.place = "kvtc", .found = "no model", .expected = "one that its transform was fitted for"});
-    }
     const Entropy entropy = entropy_ == "none"      ? Entropy::none
                             : entropy_ == "deflate" ? Entropy::deflate
                                                     : Entropy::zstd;
-    return std::make_unique<KvtcCoder>(*model->fitted({.method = "kvtc", .variant = basis_, .path = weights_}),
-                                       target_cr_, entropy);
+    const auto weights = fitted_weights(model, {.method = "kvtc", .variant = basis_, .path = weights_});
+    return std::make_unique<KvtcCoder>(*weights, target_cr_, entropy);
   }
 
  private:

@@ -7,7 +7,8 @@
 #include <numeric>
 
 #include "harness/cache/pruned_key_segment.h"
-#include "harness/core/error.h"
+#include "harness/cache/shared_front.h"
+#include "harness/method/fitted_weights.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/registry.h"
 #include "harness/method/selection.h"
@@ -131,7 +132,7 @@ class LeanK final : public Method {
     const int64_t waiting = cache.tail().entries(0) - (first ? sinks_ : 0) - recent_;
     const int64_t count = waiting / step * step;
     if (count <= 0) return;
-    if (first && sinks_ > 0) set_sinks_apart(cache);
+    if (first && sinks_ > 0) set_front_apart(cache, sinks_);
     int64_t pruned = 0;
     for (const auto& segment : cache.segments()) {
       auto* const held = dynamic_cast<PrunedKeySegment*>(segment.get());
@@ -146,13 +147,6 @@ class LeanK final : public Method {
     cache.tail().drop_front(count);
     layer.activity.entries_packed += pruned;
     layer.activity.entries_dropped += count * cache.shape().kv_heads - pruned;
-  }
-
-  void set_sinks_apart(LayerCache& cache) const {
-    auto sinks = std::make_unique<EntrySegment>(cache.shape(), cache.ledger());
-    sinks->append_entries(cache.tail(), 0, sinks_);
-    cache.tail().drop_front(sinks_);
-    cache.insert_before_tail(std::move(sinks));
   }
 
   /// Makes a segment for each number of channels that heads keep, of the tail's first `count` entries. Returns how many
@@ -181,10 +175,7 @@ class LeanK final : public Method {
 
   /// Channels that each head keeps.
   [[nodiscard]] PrunedKeySegment::Channels channels(const LayerContext& layer) const {
-    if (layer.model == nullptr || !layer.model->fitted) {
-      fail({.place = "leank", .found = "no model", .expected = "one whose channels were weighed"});
-    }
-    const auto weights = layer.model->fitted({.method = "leank", .variant = {}, .path = weights_});
+    const auto weights = fitted_weights(layer.model, {.method = "leank", .variant = {}, .path = weights_});
     const LayerShape& shape = layer.cache.shape();
     const bool factors = weights->has("scaling_factors");
     const int64_t d = shape.head_dim, row = shape.kv_heads * d;

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "harness/cache/latent_segment.h"
-#include "harness/core/error.h"
 #include "harness/method/codec.h"
+#include "harness/method/fitted_weights.h"
 #include "harness/method/tensors.h"
 #include "harness/method/unrotated_keys.h"
 
@@ -83,10 +83,7 @@ class Palu final : public Codec {
   }
 
   std::unique_ptr<PackedSegment> make_segment(const LayerContext& layer) const override {
-    if (layer.model == nullptr || !layer.model->fitted) {
-      fail({.place = "palu", .found = "no model", .expected = "one whose directions were fitted"});
-    }
-    const auto weights = layer.model->fitted(artifact());
+    const auto weights = fitted_weights(layer.model, artifact());
     const LayerShape& shape = layer.cache.shape();
     const int64_t groups = shape.kv_heads / std::min(head_group_, shape.kv_heads);
     const LedgerPtr& ledger = layer.cache.ledger();

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cmath>
 
-#include "harness/core/error.h"
 #include "harness/method/entry_scores.h"
+#include "harness/method/fitted_weights.h"
 #include "harness/method/head_lists.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/tensors.h"
@@ -200,8 +200,7 @@ class HashAttention final : public ScoringRetriever {
   }
   void start(LayerIndex& index, const LayerContext& layer, const LayerObservations& /*seen*/) const override {
     auto& own = static_cast<SignatureIndex&>(index);
-    KVARENA_ASSERT(layer.model != nullptr, "networks are of a model");
-    const auto weights = layer.model->fitted({.method = "hashattention", .path = weights_});
+    const auto weights = fitted_weights(layer.model, {.method = "hashattention", .path = weights_});
     const LayerShape& shape = layer.cache.shape();
     own.of_queries = std::make_shared<const HashNet>(net_of(*weights, layer.layer, "q", shape));
     own.of_keys = std::make_shared<const HashNet>(net_of(*weights, layer.layer, "k", shape));

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/core/error.h"
 #include "harness/method/entry_scores.h"
+#include "harness/method/fitted_weights.h"
 #include "harness/method/head_lists.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/tensors.h"
@@ -182,8 +182,7 @@ class SeerAttentionR final : public Retriever {
     return std::make_unique<GatedBlocks>(HeadLists<float>(shape.kv_heads, ledger));
   }
   void start(LayerIndex& index, const LayerContext& layer, const LayerObservations& /*seen*/) const override {
-    KVARENA_ASSERT(layer.model != nullptr, "gates are of a model");
-    const auto weights = layer.model->fitted({.method = "seerattention_r", .path = weights_});
+    const auto weights = fitted_weights(layer.model, {.method = "seerattention_r", .path = weights_});
     auto& own = static_cast<GatedBlocks&>(index);
     own.prompt = layer.prompt_tokens;
     own.gate = std::make_shared<const SeerGate>(
