@@ -3,26 +3,18 @@
 
 #include <map>
 
-#include "harness/engine/fit.h"
 #include "harness/engine/fitted_file.h"
-#include "harness/engine/model_facts.h"
-#include "tests/methods/compression/kept_entries.h"
-#include "tests/methods/compression/restored_numbers.h"
-#include "tests/support/decoding.h"
+#include "tests/methods/compression/authors_golden.h"
 #include "tests/support/random_entries.h"
-#include "tests/support/temporary_folder.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
 
-class AquaKvTest : public ::testing::Test {
+class AquaKvTest : public testing::AuthorsGolden {
  protected:
-  AquaKvTest()
-      : model_(testing::tiny_model(1, {.weights = kernels::DType::f32, .cache = kernels::DType::f32})),
-        facts_(model_facts(model_)),
-        golden_(testing::golden("aqua_kv.json")) {}
+  AquaKvTest() : AuthorsGolden("aqua_kv.json") {}
 
   /// The settings with a file of the fixture's predictors and grids.
   [[nodiscard]] json drawn(json spec) const {
@@ -43,22 +35,10 @@ class AquaKvTest : public ::testing::Test {
     write_fitted(file, std::move(all), /*bf16=*/false);
     return spec;
   }
-  [[nodiscard]] Prefill read(const json& prompt) {
-    return prefill(model_, prompt["tokens"].get<std::vector<int32_t>>(), {}, kPrefillChunk, facts_);
-  }
-
-  Transformer model_;
-  std::shared_ptr<const ModelFacts> facts_;
-  json golden_;
-  testing::TemporaryFolder folder_;
 };
 
 TEST_F(AquaKvTest, FitsThePredictorsOfTheAuthorsCode) {
-  Progress quiet({.style = ProgressOptions::Style::quiet});
-  const FitTask task{.texts = golden_["texts"].get<std::vector<std::vector<int32_t>>>(),
-                     .output = folder_ / "aqua_kv.safetensors"};
-  const FittedWeights fitted =
-      fit(model_, facts_, *make_method({{"name", "aqua_kv"}}, "golden")->fitter(), task, quiet);
+  const FittedWeights fitted = fitted_on_texts({{"name", "aqua_kv"}}, "aqua_kv.safetensors");
   for (size_t side = 0; side < 2; ++side) {
     const std::vector<float>& all = fitted.at(side == 0 ? "keys.1" : "values.1", {64, side == 0 ? 65 : 129}).values;
     std::vector<float> some;
@@ -76,17 +56,8 @@ TEST_F(AquaKvTest, RestoresAndAttendsAsTheAuthorsCode) {
       SCOPED_TRACE(one["spec"].dump());
       const json spec = drawn(one["spec"]);
       const Prefill start = read(prompt);
-      Activity activity;
-      const KvCache cache = compress_prompt(start, *make_method(spec, "golden"), activity);
-      for (size_t layer = 0; layer < cache.layers.size(); ++layer) {
-        const Segment& segment = *cache.layers[layer].segments().at(1);
-        EXPECT_EQ(segment.entries(0), 96);
-        testing::expect_restored(segment, one["keys"][layer], one["values"][layer]);
-      }
-      auto forced = prompt["forced"].get<std::vector<int32_t>>();
-      forced.push_back(0);  // whose logits are those after the token before
-      const testing::Decoded decoded = testing::decode(model_, start, spec, std::ssize(forced), {.forced = forced});
-      testing::expect_near(decoded.logits.back(), one["logits"], 1e-2, "token ");
+      expect_layers(compressed(start, spec), 1, 96, one);
+      expect_logits(start, spec, prompt, one["logits"], 1e-2);
     }
   }
 }

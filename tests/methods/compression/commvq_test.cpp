@@ -1,17 +1,11 @@
-// CommVQ: codebooks as good as the authors' fit makes them, caches and logits
-// of their code under codebooks that are draws (tests/golden/commvq.py), and
-// what is counted.
+// CommVQ: codebooks as good as the authors' fit makes them, caches and logits of their code under codebooks that are
+// draws (tests/golden/commvq.py), and what is counted.
 
 #include <fmt/format.h>
 
-#include "harness/engine/fit.h"
 #include "harness/engine/fitted_file.h"
-#include "harness/engine/model_facts.h"
-#include "tests/methods/compression/kept_entries.h"
-#include "tests/methods/compression/restored_numbers.h"
-#include "tests/support/decoding.h"
+#include "tests/methods/compression/authors_golden.h"
 #include "tests/support/random_entries.h"
-#include "tests/support/temporary_folder.h"
 
 namespace kvarena {
 namespace {
@@ -20,12 +14,9 @@ using nlohmann::json;
 
 const json kSpec = {{"name", "commvq"}, {"bits", 1}, {"code_bits", 4}};
 
-class CommVqTest : public ::testing::Test {
+class CommVqTest : public testing::AuthorsGolden {
  protected:
-  CommVqTest()
-      : model_(testing::tiny_model(1, {.weights = kernels::DType::f32, .cache = kernels::DType::f32})),
-        facts_(model_facts(model_)),
-        golden_(testing::golden("commvq.json")) {}
+  CommVqTest() : AuthorsGolden("commvq.json") {}
 
   /// The settings with the file of the fixture's codebooks and networks.
   [[nodiscard]] json drawn() const {
@@ -54,21 +45,10 @@ class CommVqTest : public ::testing::Test {
     write_fitted(file, std::move(all), /*bf16=*/false);
     return spec;
   }
-  [[nodiscard]] Prefill read(const json& prompt) {
-    return prefill(model_, prompt["tokens"].get<std::vector<int32_t>>(), {}, kPrefillChunk, facts_);
-  }
-
-  Transformer model_;
-  std::shared_ptr<const ModelFacts> facts_;
-  json golden_;
-  testing::TemporaryFolder folder_;
 };
 
 TEST_F(CommVqTest, FitsCodebooksAsGoodAsTheAuthorsCode) {
-  Progress quiet({.style = ProgressOptions::Style::quiet});
-  const FitTask task{.texts = golden_["texts"].get<std::vector<std::vector<int32_t>>>(),
-                     .output = folder_ / "commvq.safetensors"};
-  const FittedWeights fitted = fit(model_, facts_, *make_method(kSpec, "golden")->fitter(), task, quiet);
+  const FittedWeights fitted = fitted_on_texts(kSpec, "commvq.safetensors");
   for (size_t layer = 0; layer < golden_["errors"].size(); ++layer) {
     const std::vector<float>& errors = fitted.at(fmt::format("layers.{}.key_errors", layer), {2, 8}).values;
     for (size_t i = 0; i < errors.size(); ++i) {
@@ -84,17 +64,8 @@ TEST_F(CommVqTest, RestoresAndAttendsAsTheAuthorsCode) {
   const json spec = drawn();
   for (const json& prompt : golden_["prompts"]) {
     const Prefill start = read(prompt);
-    Activity activity;
-    const KvCache cache = compress_prompt(start, *make_method(spec, "golden"), activity);
-    for (size_t layer = 0; layer < cache.layers.size(); ++layer) {
-      const Segment& segment = *cache.layers[layer].segments().front();
-      EXPECT_EQ(segment.entries(0), 128);
-      testing::expect_restored(segment, prompt["keys"][layer], prompt["values"][layer]);
-    }
-    auto forced = prompt["forced"].get<std::vector<int32_t>>();
-    forced.push_back(0);  // whose logits are those after the token before
-    const testing::Decoded decoded = testing::decode(model_, start, spec, std::ssize(forced), {.forced = forced});
-    testing::expect_near(decoded.logits.back(), prompt["logits"], 1e-2, "token ");
+    expect_layers(compressed(start, spec), 0, 128, prompt);
+    expect_logits(start, spec, prompt, prompt["logits"], 1e-2);
   }
 }
 

@@ -3,32 +3,22 @@
 
 #include "harness/cache/pruned_key_segment.h"
 #include "harness/engine/fitted_file.h"
-#include "harness/engine/model_facts.h"
 #include "harness/method/fitter.h"
-#include "tests/methods/compression/kept_entries.h"
-#include "tests/methods/compression/restored_numbers.h"
-#include "tests/support/decoding.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/methods/compression/authors_golden.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
 
-class LeanKTest : public ::testing::Test {
+class LeanKTest : public testing::AuthorsGolden {
  protected:
-  LeanKTest()
-      : model_(testing::tiny_model(1, {.weights = kernels::DType::f32, .cache = kernels::DType::f32})),
-        facts_(model_facts(model_)),
-        golden_(testing::golden("leank.json")) {
+  LeanKTest() : AuthorsGolden("leank.json") {
     FittedTensor factors{.shape = {3, 64}, .values = {}};
     for (const json& row : golden_["factors"]) {
       for (const json& factor : row) factors.values.push_back(factor);
     }
     write_fitted(factors_, {.tensors = {{"scaling_factors", factors}}}, /*bf16=*/false);
-  }
-  [[nodiscard]] Prefill read(const json& prompt) {
-    return prefill(model_, prompt["tokens"].get<std::vector<int32_t>>(), {}, kPrefillChunk, facts_);
   }
   [[nodiscard]] json settings(const json& one) const {
     json spec = one["spec"];
@@ -36,10 +26,6 @@ class LeanKTest : public ::testing::Test {
     return spec;
   }
 
-  Transformer model_;
-  std::shared_ptr<const ModelFacts> facts_;
-  json golden_;
-  testing::TemporaryFolder folder_;
   std::filesystem::path factors_ = folder_ / "leank.safetensors";
 };
 
@@ -62,18 +48,14 @@ TEST_F(LeanKTest, PrunesAndAttendsAsTheAuthorsCode) {
     for (const json& one : prompt["cases"]) {
       SCOPED_TRACE(one["spec"].dump());
       const json spec = settings(one);
-      Activity activity;
-      const KvCache cache = compress_prompt(start, *make_method(spec, "golden"), activity);
+      const KvCache cache = compressed(start, spec);
       for (size_t layer = 0; layer < cache.layers.size(); ++layer) {
         for (int64_t head = 0; head < 2; ++head) {
           EXPECT_EQ(channels_of(cache.layers[layer], head), testing::positions_of(one["channels"][layer][head]))
               << "layer " << layer << ", kv head " << head;
         }
       }
-      auto forced = prompt["forced"].get<std::vector<int32_t>>();
-      forced.push_back(0);  // whose logits are those after the token before
-      const testing::Decoded decoded = testing::decode(model_, start, spec, std::ssize(forced), {.forced = forced});
-      testing::expect_near(decoded.logits.back(), one["logits"], 3e-4, "token ");
+      expect_logits(start, spec, prompt, one["logits"], 3e-4);
     }
   }
 }

@@ -1,42 +1,22 @@
 // Palu: caches and logits of the authors' code on directions fitted here (tests/golden/palu.py), and what is counted.
 
 #include "harness/core/error.h"
-#include "harness/engine/fit.h"
-#include "harness/engine/model_facts.h"
-#include "tests/methods/compression/kept_entries.h"
-#include "tests/methods/compression/restored_numbers.h"
-#include "tests/support/decoding.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/methods/compression/authors_golden.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
 
-class PaluTest : public ::testing::Test {
+class PaluTest : public testing::AuthorsGolden {
  protected:
-  PaluTest()
-      : model_(testing::tiny_model(1, {.weights = kernels::DType::f32, .cache = kernels::DType::f32})),
-        facts_(model_facts(model_)),
-        golden_(testing::golden("palu.json")) {}
+  PaluTest() : AuthorsGolden("palu.json") {}
 
   /// The settings with the file of a fit on the fixture's calibration texts.
   [[nodiscard]] json fitted(json spec) {
-    const std::filesystem::path file = folder_ / "palu.safetensors";
-    Progress quiet({.style = ProgressOptions::Style::quiet});
-    const FitTask task{.texts = golden_["texts"].get<std::vector<std::vector<int32_t>>>(), .output = file};
-    (void)fit(model_, facts_, *make_method(spec, "golden")->fitter(), task, quiet);
-    spec["weights"] = file.string();
+    spec["weights"] = fitted_on_texts(spec, "palu.safetensors").place;
     return spec;
   }
-  [[nodiscard]] Prefill read(const json& prompt) {
-    return prefill(model_, prompt["tokens"].get<std::vector<int32_t>>(), {}, kPrefillChunk, facts_);
-  }
-
-  Transformer model_;
-  std::shared_ptr<const ModelFacts> facts_;
-  json golden_;
-  testing::TemporaryFolder folder_;
 };
 
 TEST_F(PaluTest, RestoresAndAttendsAsTheAuthorsCode) {
@@ -48,18 +28,9 @@ TEST_F(PaluTest, RestoresAndAttendsAsTheAuthorsCode) {
       SCOPED_TRACE(one["spec"].dump());
       if (spec.is_null()) spec = fitted(one["spec"]);
       const Prefill start = read(prompt);
-      Activity activity;
-      const KvCache cache = compress_prompt(start, *make_method(spec, "golden"), activity);
-      for (size_t layer = 0; layer < cache.layers.size(); ++layer) {
-        const Segment& segment = *cache.layers[layer].segments().front();
-        EXPECT_EQ(segment.entries(0), std::ssize(start.tokens));
-        testing::expect_restored(segment, one["keys"][layer], one["values"][layer]);
-      }
-      auto forced = prompt["forced"].get<std::vector<int32_t>>();
-      forced.push_back(0);  // whose logits are those after the token before
-      const testing::Decoded decoded = testing::decode(model_, start, spec, std::ssize(forced), {.forced = forced});
+      expect_layers(compressed(start, spec), 0, std::ssize(start.tokens), one);
       // Attention of this model is sharp: rounding latents to f16 moves the authors' logits by up to 0.08.
-      testing::expect_near(decoded.logits.back(), one["logits"], 0.1, "token ");
+      expect_logits(start, spec, prompt, one["logits"], 0.1);
     }
   }
 }
