@@ -126,16 +126,14 @@ void apply(const SparseOverride& step, const ChunkSide& side) {
 }
 
 /// The factors a of entries first .. first+count-1, [count, rank], or with entries side by side, [rank, count].
-std::vector<float> entry_factors(const AddProducts::Block& block, int64_t head, int64_t first, int64_t count,
-                                 bool side_by_side) {
-  std::vector<float> a(static_cast<size_t>(count * block.rank));
+void entry_factors(const AddProducts::Block& block, int64_t head, int64_t first, int64_t count, bool side_by_side,
+                   std::vector<float>& a) {
+  a.resize(static_cast<size_t>(count * block.rank));
+  const uint16_t* from = &block.a[head][(first - block.first) * block.rank];
   for (int64_t i = 0; i < count; ++i) {
-    for (int64_t k = 0; k < block.rank; ++k) {
-      a[side_by_side ? k * count + i : i * block.rank + k] =
-          kernels::f16_to_f32(block.a[head][(first + i - block.first) * block.rank + k]);
-    }
+    for (int64_t k = 0; k < block.rank; ++k, ++from)
+      a[side_by_side ? k * count + i : i * block.rank + k] = kernels::f16_to_f32(*from);
   }
-  return a;
 }
 
 /// The factors b of channels, [rank, head_dim], or [head_dim, rank].
@@ -148,21 +146,25 @@ std::vector<float> channel_factors(const AddProducts::Block& block, int64_t head
   return b;
 }
 
-/// Adds them to values as rows, to keys a cell at a time, whose columns are entries.
-void add_block(const AddProducts::Block& block, int64_t head, int64_t begin, int64_t end, const ChunkSide& side) {
+/// Adds them to values as rows, to keys a cell at a time, whose columns are entries. Heads may share their entries'
+/// factors.
+void add_block(const AddProducts::Block& block, int64_t begin, int64_t end, const ChunkSide& side) {
   const int64_t d = side.head_dim;
   const bool keys = side.kind == CellKind::keys;
-  const std::vector<float> b = channel_factors(block, head, d, keys);
-  if (!keys) {
-    const std::vector<float> a = entry_factors(block, head, begin, end - begin, false);
-    return kernels::add_product(
-        {side.entry(head, begin - side.first), d, a.data(), b.data(), end - begin, d, block.rank});
-  }
-  for (int64_t e = begin; e < end;) {
-    const int64_t count = std::min(kCell - (e - side.first) % kCell, end - e);
-    const std::vector<float> a = entry_factors(block, head, e, count, true);
-    kernels::add_product({side.entry(head, e - side.first), kCell, b.data(), a.data(), d, count, block.rank});
-    e += count;
+  std::vector<std::vector<float>> b;
+  for (int64_t h = 0; h < side.kv_heads; ++h) b.push_back(channel_factors(block, h, d, keys));
+  std::vector<float> a;
+  for (int64_t e = begin, count = 0; e < end; e += count) {
+    count = keys ? std::min(kCell - (e - side.first) % kCell, end - e) : end - e;
+    for (int64_t h = 0; h < side.kv_heads; ++h) {
+      if (h == 0 || block.a[h].data() != block.a[h - 1].data()) entry_factors(block, h, e, count, keys, a);
+      float* const y = side.entry(h, e - side.first);
+      if (keys) {
+        kernels::add_product({y, kCell, b[h].data(), a.data(), d, count, block.rank});
+      } else {
+        kernels::add_product({y, d, a.data(), b[h].data(), count, d, block.rank});
+      }
+    }
   }
 }
 
@@ -172,7 +174,7 @@ void apply(const AddProducts& step, const ChunkSide& side) {
   for (const AddProducts::Block& block : blocks) {
     const int64_t begin = std::max(side.first, block.first);
     const int64_t end = std::min(side.first + side.count, block.first + block.count);
-    for (int64_t h = 0; h < side.kv_heads && begin < end; ++h) add_block(block, h, begin, end, side);
+    add_block(block, begin, end, side);
   }
 }
 
@@ -254,17 +256,12 @@ void apply(const PermuteChannels& step, const ChunkSide& side) {
   std::swap(*side.cells, *side.spare);
 }
 
+/// A cell of keys has its lengths side by side, one of values has those of each entry.
 void apply(const FromPolar& /*step*/, const ChunkSide& side) {
-  const int64_t stride = side.channel_stride(), half = side.head_dim / 2;
-  for (int64_t i = 0; i < side.count; ++i) {
-    for (int64_t h = 0; h < side.kv_heads; ++h) {
-      float* const x = side.entry(h, i);
-      for (int64_t c = 0; c < half; ++c) {
-        const float length = x[c * stride], angle = x[(c + half) * stride];
-        x[c * stride] = length * std::cos(angle);
-        x[(c + half) * stride] = length * std::sin(angle);
-      }
-    }
+  const int64_t half = side.head_dim / 2, together = half * side.channel_stride();
+  for (int64_t h = 0; h < side.kv_heads; ++h) {
+    float* const end = side.head(h) + side.head_floats();
+    for (float* x = side.head(h); x != end; x += 2 * together) kernels::from_polar(x, x + together, together);
   }
 }
 
@@ -273,10 +270,24 @@ void apply(const RotateKeys& step, const ChunkSide& side) {
   for (int64_t h = 0; h < side.kv_heads; ++h) {
     const std::vector<int32_t> positions = step.positions(h, side.first, side.count);
     const RotationTables& tables = rotation_tables_up_to(*step.frequencies, *std::ranges::max_element(positions));
-    // Runs of consecutive positions lie side by side in the tables.
+    const kernels::Cells keys = side.cells_of(side.head(h));
+    const auto rotate = [&](int64_t i, int64_t count, int64_t stride) {
+      const int64_t row = positions[i] * half;
+      kernels::rotate_cells(keys, i, count, &tables.cos[row], &tables.sin[row], half, stride);
+    };
+    // A chunk that was moved turns by one angle; runs of consecutive positions lie side by side in the tables, and as
+    // cells where both begin with one.
+    if (std::ranges::all_of(positions, [&](int32_t position) { return position == positions.front(); })) {
+      rotate(0, side.count, 0);
+      continue;
+    }
     each_consecutive_run(positions, [&](int64_t i, int64_t count) {
-      const int64_t row = positions[static_cast<size_t>(i)] * half;
-      kernels::rotate_cells(side.cells_of(side.head(h)), i, count, &tables.cos[row], &tables.sin[row], half, half);
+      const int64_t position = positions[i];
+      if (i % kCell != 0 || position % kCell != 0) return rotate(i, count, half);
+      const int64_t cells = i + count == side.count ? kernels::cells_for(count) : count / kCell;
+      const float *const cos = &tables.cell_cos[position * half], *const sin = &tables.cell_sin[position * half];
+      kernels::rotate_whole_cells(keys, i / kCell, cells, cos, sin, half);
+      if (cells * kCell < count) rotate(i + cells * kCell, count - cells * kCell, half);
     });
   }
 }

@@ -6,9 +6,10 @@
 
 namespace kvarena {
 
-/// Cosines and sines of positions 0, 1, ..: [positions, half] each.
+/// Cosines and sines of positions 0, 1, ..
 struct RotationTables {
-  std::vector<float> cos, sin;
+  std::vector<float> cos, sin;            // [positions, half]
+  std::vector<float> cell_cos, cell_sin;  // the same as cells of keys lie: [positions / 16, half, 16]
 };
 
 /// For each position up to this one at least; frequencies [half] in radians per position. Valid until the thread asks

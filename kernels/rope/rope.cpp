@@ -19,6 +19,16 @@ void for_each(int64_t count, const Body& body) {
   for (int64_t i = 0; i < count; ++i) body(i);
 }
 
+auto cell_rotation(const Cells& keys, int64_t half) {
+  require(keys.kind == CellKind::keys && 2 * half <= keys.head_dim, "rotate_cells: keys only, rotary at most head_dim");
+  const RopeTable* fast = KVARENA_ACTIVE_TABLE(rope_table);
+  return fast != nullptr ? fast->rotate_cell : rotate_cell_reference;
+}
+
+void* cell_of(const Cells& keys, int64_t cell) {
+  return static_cast<char*>(keys.data) + cell * cell_bytes(kCell, keys.head_dim, keys.dtype);
+}
+
 }  // namespace
 
 void rotation_tables(const int32_t* positions, int64_t count, const double* inv_freq, int64_t half, float magnitude,
@@ -41,28 +51,44 @@ void rotate(const RotateArgs& args) {
 
 void rotate_cells(const Cells& keys, int64_t entry, int64_t count, const float* cos, const float* sin, int64_t half,
                   int64_t table_stride) {
-  require(keys.kind == CellKind::keys && 2 * half <= keys.head_dim, "rotate_cells: keys only, rotary at most head_dim");
   if (count <= 0) return;
-  const RopeTable* fast = KVARENA_ACTIVE_TABLE(rope_table);
-  const auto one = fast != nullptr ? fast->rotate_cell : rotate_cell_reference;
   const int64_t first_cell = entry / kCell, last_cell = (entry + count - 1) / kCell;
-  for_each(last_cell - first_cell + 1, [&](int64_t i) {
+  const auto one = cell_rotation(keys, half);
+  // The angles of a cell's lanes first .. end-1, [2, half, 16].
+  const auto lanes_of = [&](int64_t begin, int64_t first, int64_t end) {
     static thread_local Scratch<float> scratch;
-    float* lane_cos = scratch.get(2 * half * kCell);
-    float* lane_sin = lane_cos + half * kCell;
-    const int64_t cell = first_cell + i, begin = cell * kCell;
-    const int64_t first = std::max<int64_t>(0, entry - begin), end = std::min(kCell, entry + count - begin);
+    float* const lanes = scratch.get(2 * half * kCell);
     for (int64_t lane = 0; lane < kCell; ++lane) {
       const bool inside = lane >= first && lane < end;
       const int64_t row = inside ? (begin + lane - entry) * table_stride : 0;
       for (int64_t c = 0; c < half; ++c) {
-        lane_cos[c * kCell + lane] = cos[row + c];
-        lane_sin[c * kCell + lane] = sin[row + c];
+        lanes[c * kCell + lane] = cos[row + c];
+        lanes[(half + c) * kCell + lane] = sin[row + c];
       }
     }
-    char* data = static_cast<char*>(keys.data) + cell * cell_bytes(kCell, keys.head_dim, keys.dtype);
-    one(keys.dtype, half, data, lane_cos, lane_sin, first, end);
+    return lanes;
+  };
+  const float* const alike = table_stride == 0 ? lanes_of(entry, 0, kCell) : nullptr;
+  for_each(last_cell - first_cell + 1, [&](int64_t i) {
+    const int64_t cell = first_cell + i, begin = cell * kCell;
+    const int64_t first = std::max<int64_t>(0, entry - begin), end = std::min(kCell, entry + count - begin);
+    const float* const lanes = alike != nullptr ? alike : lanes_of(begin, first, end);
+    one(keys.dtype, half, cell_of(keys, cell), lanes, lanes + half * kCell, first, end);
   });
+}
+
+void rotate_whole_cells(const Cells& keys, int64_t first, int64_t cells, const float* cos, const float* sin,
+                        int64_t half) {
+  const auto one = cell_rotation(keys, half);
+  for_each(cells, [&](int64_t i) {
+    const int64_t angles = i * half * kCell;
+    one(keys.dtype, half, cell_of(keys, first + i), cos + angles, sin + angles, 0, kCell);
+  });
+}
+
+void from_polar(float* lengths, float* angles, int64_t n) {
+  const RopeTable* fast = KVARENA_ACTIVE_TABLE(rope_table);
+  (fast != nullptr ? fast->from_polar : from_polar_reference)(lengths, angles, n);
 }
 
 }  // namespace kvarena::kernels

@@ -34,4 +34,13 @@ void rotate(const RotateArgs& args);
 void rotate_cells(const Cells& keys, int64_t entry, int64_t count, const float* cos, const float* sin, int64_t half,
                   int64_t table_stride);
 
+/// Rotates whole cells first .. first+cells-1, with the bits of rotate_cells(), by tables that lie as cells do: cos,
+/// sin [cells, half, 16].
+void rotate_whole_cells(const Cells& keys, int64_t first, int64_t cells, const float* cos, const float* sin,
+                        int64_t half);
+
+/// Turns n lengths and as many angles in place to coordinates, length cos(angle) and length sin(angle): cosine and sine
+/// within 2e-7 up to an angle of 1,000, equal bits on the SIMD paths.
+void from_polar(float* lengths, float* angles, int64_t n);
+
 }  // namespace kvarena::kernels

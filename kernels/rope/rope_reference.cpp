@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "kernels/rope/rope_paths.h"
 
 namespace kvarena::kernels {
@@ -25,6 +27,14 @@ void rotate_cell_reference(DType dtype, int64_t half, void* cell, const float* c
       store_element(cell, dtype, low, static_cast<float>(a * c - b * s));
       store_element(cell, dtype, high, static_cast<float>(b * c + a * s));
     }
+  }
+}
+
+void from_polar_reference(float* lengths, float* angles, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const double length = lengths[i], angle = angles[i];
+    lengths[i] = static_cast<float>(length * std::cos(angle));
+    angles[i] = static_cast<float>(length * std::sin(angle));
   }
 }
 

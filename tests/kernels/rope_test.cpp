@@ -1,5 +1,8 @@
 #include "kernels/rope/rope.h"
 
+#include <numbers>
+#include <numeric>
+
 #include "tests/kernels/support.h"
 
 namespace kvarena::kernels {
@@ -115,6 +118,52 @@ TEST(Rope, TurningStoredKeysByADeltaEqualsRotatingAtTheNewPosition) {
     rotate_cells(cells, 21, n - 21, turn.cos.data() + 21 * 32, turn.sin.data() + 21 * 32, 32, 32);
     load_rows(cells, 0, n, got.data(), head_dim);
     expect_close(got, want, 3e-6, 1e-6, name_of(path));
+  }
+}
+
+TEST(Rope, WholeCellsTurnAsTheirEntriesDo) {
+  constexpr int64_t n = 48, head_dim = 48, half = 12;
+  std::vector<int32_t> positions(n);
+  std::iota(positions.begin(), positions.end(), 100);
+  const Tables rows(positions, half);
+  std::vector<float> cos(n * half), sin(cos);
+  for (int64_t i = 0; i < n * half; ++i) {
+    cos[cell_offset(CellKind::keys, half, i / half, i % half)] = rows.cos[i];
+    sin[cell_offset(CellKind::keys, half, i / half, i % half)] = rows.sin[i];
+  }
+  for (const DType dtype : test::kDTypes) {
+    for (const CpuPath path : available_cpu_paths()) {
+      const ScopedCpuPath forced(path);
+      std::vector<float> want(static_cast<size_t>(cell_bytes(n, head_dim, dtype) / 4));
+      store_rows({CellKind::keys, dtype, head_dim, want.data()}, 0, n, normal(n * head_dim, 4).data(), head_dim);
+      std::vector<float> got = want;
+      rotate_cells({CellKind::keys, dtype, head_dim, want.data()}, 16, 32, rows.cos.data(), rows.sin.data(), half,
+                   half);
+      rotate_whole_cells({CellKind::keys, dtype, head_dim, got.data()}, 1, 2, cos.data(), sin.data(), half);
+      expect_same_bits(got, want, name_of(path));
+    }
+  }
+}
+
+TEST(Rope, LengthsAndAnglesBecomeCoordinates) {
+  constexpr int64_t n = 4005;
+  std::vector<float> lengths = normal(n, 5), angles = normal(n, 6), simd_x, simd_y;
+  for (int64_t i = 0; i < n; ++i) angles[i] *= i % 3 == 0 ? 300 : 3;
+  angles[0] = 0;
+  angles[1] = std::numbers::pi_v<float> / 2;
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    std::vector<float> x = lengths, y = angles;
+    from_polar(x.data(), y.data(), n);
+    for (int64_t i = 0; i < n; ++i) {
+      const double length = lengths[i], bound = 2e-7 * std::abs(length);
+      ASSERT_NEAR(x[i], length * std::cos(double{angles[i]}), bound) << name_of(path) << " angle " << angles[i];
+      ASSERT_NEAR(y[i], length * std::sin(double{angles[i]}), bound) << name_of(path) << " angle " << angles[i];
+    }
+    if (path == CpuPath::reference) continue;
+    if (simd_x.empty()) simd_x = x, simd_y = y;
+    expect_same_bits(x, simd_x, name_of(path));
+    expect_same_bits(y, simd_y, name_of(path));
   }
 }
 
