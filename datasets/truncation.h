@@ -1,5 +1,5 @@
 #pragma once
-// Middle truncation on the model's own tokens.
+// Truncation on the model's own tokens.
 
 #include <cstdint>
 #include <span>
@@ -18,9 +18,10 @@ struct MiddleCut {
 /// n <= max_length keeps everything as head.
 [[nodiscard]] MiddleCut middle_cut(size_t n, int64_t max_length, TruncationRule rule);
 
-/// Shortens the last message of `sample` by `rule` when the prompt has more than `max_tokens` tokens, and moves the
-/// question's position with the text. A question that began in the removed part begins at the seam. For a sample of
-/// several messages the others are counted and stay whole. Always records the count before. `none` only counts.
+/// Shortens one message of `sample` by `rule` when the prompt has more than `max_tokens` tokens, and moves the
+/// question's position with the text: the last message, by context_end the one with the question's start. A question
+/// that began in the removed part begins at the seam. Other messages are counted and stay whole. Always records the
+/// count before. `none` only counts.
 void truncate_prompt(Sample& sample, TruncationRule rule, int64_t max_tokens, const TokenCounter& tokens);
 
 }  // namespace kvarena::datasets

@@ -56,6 +56,7 @@ enum class TruncationRule {
   none,           // prompts are never cut; one that does not fit the window is the engine's error
   middle_halves,  // LongBench: first and last max/2 ids, two separate decodes joined as strings
   middle_joined,  // LongBench v2: first max/2 and last max/2 ids (the tail one longer for odd max), one decode
+  context_end,    // HELMET, ZeroSCROLLS: the last ids before the question, or of a prompt that is all question, go
 };
 
 /// Effect of truncation on one sample.
@@ -96,6 +97,7 @@ struct Sample {
   bool chat_template = true;
   std::string answer_prefix;  // starts the assistant's turn (after the template) and is not part of the prediction
   PromptPosition question;
+  std::string cut_mark;  // stands in place of what TruncationRule::context_end removes
   /// Name of the context that this sample and its neighbours ask about; empty when it is this sample's alone.
   std::string context;
   /// Text that is asked where earlier questions about the context precede it; empty: all that follows the context.

@@ -43,6 +43,8 @@ const char* truncation_text(datasets::TruncationRule rule) {
       return "the middle is cut: first and last half, decoded apart (LongBench)";
     case datasets::TruncationRule::middle_joined:
       return "the middle is cut: first and last half, decoded together (LongBench v2)";
+    case datasets::TruncationRule::context_end:
+      return "the end of what is before the question is cut (HELMET, ZeroSCROLLS)";
   }
   return "";
 }

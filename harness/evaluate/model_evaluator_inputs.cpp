@@ -30,6 +30,7 @@ const char* truncation_name(datasets::TruncationRule rule) {
     case datasets::TruncationRule::none: return "none";
     case datasets::TruncationRule::middle_halves: return "middle, two decodes";
     case datasets::TruncationRule::middle_joined: return "middle, one decode";
+    case datasets::TruncationRule::context_end: return "end of the context";
   }
   return "";
 }

@@ -91,6 +91,34 @@ TEST(TruncatePrompt, NeverCutsSystemTextButSaysWhenItFillsTheLimit) {
       std::string::npos);
 }
 
+TEST(TruncatePrompt, TakesTheEndOfTheContextAndPutsTheMarkThere) {
+  const WordTokens tokens(/*leading_special_tokens=*/1);
+  Sample sample = plain("a b c d e f g h. Why?", 16);  // 12 tokens: BOS, a, 7 words, ".", " Why", "?"
+  truncate_prompt(sample, TruncationRule::context_end, 8, tokens);
+  EXPECT_EQ(sample.messages[0].content, "a b c d e Why?");
+  EXPECT_EQ(question_text(sample), " Why?");
+  EXPECT_EQ(sample.truncation.tokens_removed, 4);
+  sample = plain("a b c d e f g h. Why?", 16);
+  sample.cut_mark = " ... cut";  // 4 tokens
+  truncate_prompt(sample, TruncationRule::context_end, 9, tokens);
+  EXPECT_EQ(sample.messages[0].content, "a b ... cut Why?");
+  EXPECT_EQ(question_text(sample), " Why?");
+  EXPECT_NE(error_of([&] { truncate_prompt(sample, TruncationRule::context_end, 4, tokens); }).find("raise max_prompt"),
+            std::string::npos);
+}
+
+TEST(TruncatePrompt, TakesTheEndOfAPromptThatIsAllQuestionAndMovesTurns) {
+  const WordTokens tokens;
+  Sample sample = plain("a b c d e", 0);
+  truncate_prompt(sample, TruncationRule::context_end, 3, tokens);
+  EXPECT_EQ(sample.messages[0].content, "a b c");
+  sample = plain("a b c d Why? Yes", 7);
+  sample.turns = {{0, 12}, {0, 16}};
+  truncate_prompt(sample, TruncationRule::context_end, 5, tokens);
+  EXPECT_EQ(sample.messages[0].content, "a b Why? Yes");
+  EXPECT_EQ(sample.turns, (std::vector<PromptPosition>{{0, 8}, {0, 12}}));
+}
+
 TEST(TruncatePrompt, PropertyAQuestionInTheKeptTailIsNeverChanged) {
   const WordTokens tokens;
   for (int n = 4; n < 60; ++n) {
