@@ -7,8 +7,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "harness/core/python_random.h"
 #include "metrics/algorithms/package_data.h"
-#include "metrics/algorithms/python_random.h"
 #include "metrics/algorithms/regex.h"
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"

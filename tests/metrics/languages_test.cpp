@@ -7,7 +7,6 @@
 
 #include "metrics/algorithms/english_sentences.h"
 #include "metrics/algorithms/langdetect.h"
-#include "metrics/algorithms/python_random.h"
 #include "metrics/unicode/python_text.h"
 #include "tests/metrics/ifeval_support.h"
 
@@ -23,16 +22,6 @@ TEST(PythonText, CaseIsPythons) {
   for (const char* neither : {"", "1", "Aa", "ǅ", "Aǅ", "aǅ", "漢", "Nº"}) {
     EXPECT_FALSE(is_lower(neither) || is_upper(neither)) << neither;
   }
-}
-
-TEST(PythonRandom, DrawsWhatPythonDraws) {
-  PythonRandom random(0);
-  EXPECT_EQ(random.random(), 0.8444218515250481);
-  EXPECT_EQ(random.random(), 0.7579544029403025);
-  EXPECT_EQ(random.random(), 0.420571580830845);
-  EXPECT_DOUBLE_EQ(random.gauss(), -0.06700651572905797);
-  EXPECT_DOUBLE_EQ(random.gauss(), 1.1947466787499987);
-  for (const uint32_t drawn : {6, 4, 7, 5, 9, 3, 8, 2, 4, 2}) EXPECT_EQ(random.below(10), drawn);
 }
 
 TEST(Punkt, SentencesAreNltks) {

@@ -6,6 +6,9 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <vector>
+
+#include "harness/core/python_random.h"
 
 namespace kvarena {
 namespace {
@@ -79,6 +82,23 @@ TEST(RandomStream, BelowStaysBelowAndReachesEveryValue) {
   }
   EXPECT_EQ(seen.size(), 7U);
   EXPECT_EQ(stream.below(1, 5), 0U);
+}
+
+TEST(PythonRandom, DrawsWhatPythonDraws) {
+  PythonRandom random(0);
+  EXPECT_EQ(random.random(), 0.8444218515250481);
+  EXPECT_EQ(random.random(), 0.7579544029403025);
+  EXPECT_EQ(random.random(), 0.420571580830845);
+  EXPECT_DOUBLE_EQ(random.gauss(), -0.06700651572905797);
+  EXPECT_DOUBLE_EQ(random.gauss(), 1.1947466787499987);
+  for (const uint32_t drawn : {6, 4, 7, 5, 9, 3, 8, 2, 4, 2}) EXPECT_EQ(random.below(10), drawn);
+  std::vector<int> items = {0, 1, 2, 3, 4, 5, 6, 7};
+  PythonRandom other(42);
+  EXPECT_EQ(other.sample(30, 4), (std::vector<uint32_t>{20, 3, 0, 23}));
+  EXPECT_EQ(other.sample(100, 7), (std::vector<uint32_t>{35, 31, 28, 17, 94, 13, 86}));
+  EXPECT_EQ(other.sample(1000, 5), (std::vector<uint32_t>{758, 913, 558, 89, 604}));
+  other.shuffle(items);
+  EXPECT_EQ(items, (std::vector<int>{3, 2, 4, 1, 5, 7, 0, 6}));
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
-#include "metrics/algorithms/python_random.h"
+#include "harness/core/python_random.h"
 
 #include <bit>
 #include <cmath>
 #include <numbers>
+#include <numeric>
+#include <unordered_set>
 
-namespace kvarena::metrics {
+namespace kvarena {
 namespace {
 
 /// The state of init_by_array() of the Mersenne Twister (Matsumoto and Nishimura 2002) for a key of one word.
@@ -69,4 +71,25 @@ uint32_t PythonRandom::below(uint32_t n) {
   }
 }
 
-}  // namespace kvarena::metrics
+std::vector<uint32_t> PythonRandom::sample(uint32_t n, uint32_t count) {
+  // From this many on, CPython draws again what it has drawn; below, it draws from a pool that shrinks.
+  const double most_pooled = 21 + (count > 5 ? std::pow(4, std::ceil(std::log(count * 3) / std::log(4))) : 0);
+  std::vector<uint32_t> drawn;
+  if (n <= most_pooled) {
+    std::vector<uint32_t> pool(n);
+    std::iota(pool.begin(), pool.end(), 0U);
+    for (uint32_t left = n; drawn.size() < count; --left) {
+      const uint32_t at = below(left);
+      drawn.push_back(pool[at]);
+      pool[at] = pool[left - 1];
+    }
+    return drawn;
+  }
+  std::unordered_set<uint32_t> seen;
+  while (drawn.size() < count) {
+    if (const uint32_t one = below(n); seen.insert(one).second) drawn.push_back(one);
+  }
+  return drawn;
+}
+
+}  // namespace kvarena
