@@ -12,6 +12,7 @@ import make_long_contexts
 import make_longbench
 import make_nolima
 import make_others
+import make_zero_scrolls
 
 make_longbench.main(sys.argv[1])
 make_others.main(sys.argv[1])
@@ -19,3 +20,4 @@ make_bfcl_multi_turn.main()
 make_instructions.ifeval()
 make_long_contexts.main()
 make_nolima.main()
+make_zero_scrolls.main()

@@ -186,7 +186,7 @@ for name, file in [("longbench/qasper", "longbench/qasper.jsonl"), ("longbench/l
                    ("longgenbench/short", "longgenbench/Dataset_short.json"),
                    ("longbench-write", "longwriter/longbench_write.jsonl"),
                    ("pisanitizer/qasper", "pisanitizer/LongBench_incorrect_answer/qasper.json"),
-                   ("swe-bench-lite", "swe-bench-lite/test.jsonl")]:
+                   ("swe-bench-lite", "swe-bench-lite/test.jsonl"), ("zero_scrolls/qasper", "zero_scrolls/qasper/validation.jsonl")]:
     lines = "\n".join(json.dumps(each, ensure_ascii=False) for each in rows_of(file))
     put("records", "workload_" + name.replace("/", "_"), f"{name}\n{lines}\n")
 put("records", "workload_pg19", "pg19\n" + (SAMPLES / "pg19/test/0.txt").read_text()[:600])

@@ -12,13 +12,13 @@ import itertools
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 import types
 
 from authors_code import module_of
+from word_tokens import WordTokens
 
 HERE = pathlib.Path(__file__).resolve().parent
 CLONE = pathlib.Path(sys.argv[1])
@@ -26,24 +26,11 @@ LENGTHS, DEPTHS = (300, 1200), 7
 PROMPTS, ANSWERS = [], ["Maria", "It is Maria.", "maria", "", "Mar ia", "Peter and Maria Holt", "MARIA"]
 
 
-class Connector:
+class Connector(WordTokens):
     SYSTEM_PROMPT = "You are a helpful assistant"
-    words, ids = [], {}
 
     def __init__(self, **_):
         pass
-
-    def encode(self, text):
-        found = []
-        for word in re.findall(r" ?(?:[A-Za-z0-9\u0080-\U0010ffff]+|[\s\S])", text):
-            if word not in self.ids:
-                self.ids[word] = len(self.words)
-                self.words.append(word)
-            found.append(self.ids[word])
-        return found
-
-    def decode(self, ids):
-        return "".join(self.words[each] for each in ids)
 
     def token_count(self, text):
         return len(self.encode(text))

@@ -72,6 +72,24 @@ TEST(ScBench, ScoresAsItsAuthorsCode) {
   EXPECT_THROW((void)score("scbench", "x", {"x"}, {{"task", "kv"}}), UserError);
 }
 
+TEST(ZeroScrolls, ScoresAsItsAuthorsCode) {
+  const json fixture =
+      json::parse(std::ifstream(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_zero_scrolls.json"));
+  ASSERT_GT(fixture["scores"].size(), 200U);
+  for (const json& row : fixture["scores"]) {
+    const MetricScore made = score("zero_scrolls", row[1], row[2], {{"task", row[0]}});
+    if (!row[3].is_array()) {
+      EXPECT_NEAR(made.score, row[3].get<double>(), 1e-12) << row;
+      continue;
+    }
+    EXPECT_NEAR(made.score, row[3][0].get<double>(), 1e-12) << row;
+    EXPECT_NEAR(made.values.at("rouge_1"), row[3][1].get<double>(), 1e-12) << row;
+    EXPECT_NEAR(made.values.at("rouge_2"), row[3][2].get<double>(), 1e-12) << row;
+    EXPECT_NEAR(made.values.at("rouge_l"), row[3][3].get<double>(), 1e-12) << row;
+  }
+  EXPECT_THROW((void)score("zero_scrolls", "x", {"x"}, {{"task", "novel"}}), UserError);
+}
+
 TEST(ScBench, FindsTheFunctionOfAnAnswerThatTreeSitterFinds) {
   for (const json& row : scbench_answers()["answers"]) {
     if (row["task"] != "repoqa") continue;
