@@ -50,6 +50,8 @@ constexpr auto kSums = std::to_array<std::pair<std::string_view, std::string_vie
     {"bfcl/possible_answer/BFCL_v4_simple_python.json",
      "90cd5bc653690ee8e459b5b3f3fc9458606f7f3fcbf795bb51b7dc581f8c86dc"},
     {"gsm8k/test.jsonl", "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14"},
+    {"helmet/prompts/asqa_revised.json", "99ebb9d7371895dc352a7f9135ef9e84c3757a9d9d4ce2091b4e2b1d7c39299c"},
+    {"helmet/prompts/qampari_revised.json", "d73e184ec6d9fd6ba821ea1e537d2dec96be602aa693706862acc1b3d9586104"},
     {"ifeval/input_data.jsonl", "67ffeee0fcb87c317c5b08a2de85557b4a7e96ada6178aa645b4954fe4b53d49"},
     {"lmcache-agent-trace/189f0222310bd8eee310f204e91b9c84.jsonl",
      "df8e61ad8e072e77858755a5853ad9b6cccebe40a54135636a28d9801f114d45"},

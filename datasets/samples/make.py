@@ -7,6 +7,7 @@ The build runs it. The result does not depend on the machine.
 import sys
 
 import make_bfcl_multi_turn
+import make_helmet
 import make_instructions
 import make_long_contexts
 import make_longbench
@@ -21,3 +22,4 @@ make_instructions.ifeval()
 make_long_contexts.main()
 make_nolima.main()
 make_zero_scrolls.main()
+make_helmet.main()

@@ -1,5 +1,7 @@
 #include "metrics/text/qa_f1.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "metrics/per_answer.h"
@@ -44,6 +46,8 @@ double qa_f1_of(std::string_view prediction, std::string_view answer, const nloh
 std::vector<std::string> normalized_words(std::string_view text, std::span<const std::string_view> blanked) {
   return split_white_space(without(without_punctuation(lower(text)), blanked));
 }
+
+std::string normalized_text(std::string_view text) { return fmt::format("{}", fmt::join(normalized_words(text), " ")); }
 
 PrecisionRecallF bag_f1(std::vector<std::string> predicted, std::vector<std::string> wanted) {
   std::sort(predicted.begin(), predicted.end());

@@ -14,6 +14,9 @@ inline constexpr std::string_view kArticles[] = {"a", "an", "the"};
 [[nodiscard]] std::vector<std::string> normalized_words(std::string_view text,
                                                         std::span<const std::string_view> blanked = kArticles);
 
+/// The normalized words with a blank between.
+[[nodiscard]] std::string normalized_text(std::string_view text);
+
 struct PrecisionRecallF {
   double precision = 0;
   double recall = 0;

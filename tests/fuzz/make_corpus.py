@@ -186,7 +186,11 @@ for name, file in [("longbench/qasper", "longbench/qasper.jsonl"), ("longbench/l
                    ("longgenbench/short", "longgenbench/Dataset_short.json"),
                    ("longbench-write", "longwriter/longbench_write.jsonl"),
                    ("pisanitizer/qasper", "pisanitizer/LongBench_incorrect_answer/qasper.json"),
-                   ("swe-bench-lite", "swe-bench-lite/test.jsonl"), ("zero_scrolls/qasper", "zero_scrolls/qasper/validation.jsonl")]:
+                   ("swe-bench-lite", "swe-bench-lite/test.jsonl"), ("zero_scrolls/qasper", "zero_scrolls/qasper/validation.jsonl"),
+                   ("helmet/icl_trec_fine", "helmet/icl/trec_test.jsonl"),
+                   ("helmet/kilt_nq", "helmet/data/kilt/nq-train-multikilt_1000_k3_dep6.jsonl"),
+                   ("helmet/msmarco_rerank", "helmet/data/msmarco/test_reranking_data_k10_dep3.jsonl"),
+                   ("helmet/alce_asqa", "helmet/prompts/asqa_revised.json")]:
     lines = "\n".join(json.dumps(each, ensure_ascii=False) for each in rows_of(file))
     put("records", "workload_" + name.replace("/", "_"), f"{name}\n{lines}\n")
 put("records", "workload_pg19", "pg19\n" + (SAMPLES / "pg19/test/0.txt").read_text()[:600])

@@ -16,10 +16,15 @@ namespace fs = std::filesystem;
 using namespace kvarena;
 
 /// Files beside those that a workload says it is made of.
-constexpr std::array<const char*, 5> kBeside = {
-    "longgenbench-gsm8k/LongGenBench_prompt.txt", "bfcl/possible_answer/BFCL_v4_simple_python.json",
-    "bfcl/possible_answer/BFCL_v4_multiple.json", "bfcl/possible_answer/BFCL_v4_parallel.json",
-    "bfcl/possible_answer/BFCL_v4_parallel_multiple.json"};
+constexpr std::array<const char*, 9> kBeside = {"longgenbench-gsm8k/LongGenBench_prompt.txt",
+                                                "bfcl/possible_answer/BFCL_v4_simple_python.json",
+                                                "bfcl/possible_answer/BFCL_v4_multiple.json",
+                                                "bfcl/possible_answer/BFCL_v4_parallel.json",
+                                                "bfcl/possible_answer/BFCL_v4_parallel_multiple.json",
+                                                "helmet/trec_train.jsonl",
+                                                "helmet/nq-train-multikilt_1000_k3_dep6.jsonl",
+                                                "helmet/test_reranking_data_k10_dep3.jsonl",
+                                                "helmet/asqa_revised.json"};
 
 /// A data folder in which every file that a workload may ask for is the same one.
 class DataFolder {

@@ -10,6 +10,7 @@
 
 #include "harness/core/error.h"
 #include "metrics/algorithms/code_functions.h"
+#include "metrics/algorithms/english_sentences.h"
 #include "metrics/algorithms/math_answers.h"
 #include "metrics/judge_prompt.h"
 #include "metrics/latency/memory.h"
@@ -21,6 +22,7 @@
 #include "metrics/text_embedder.h"
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
+#include "tests/metrics/ifeval_support.h"
 
 namespace kvarena::metrics {
 namespace {
@@ -88,6 +90,26 @@ TEST(ZeroScrolls, ScoresAsItsAuthorsCode) {
     EXPECT_NEAR(made.values.at("rouge_l"), row[3][3].get<double>(), 1e-12) << row;
   }
   EXPECT_THROW((void)score("zero_scrolls", "x", {"x"}, {{"task", "novel"}}), UserError);
+}
+
+TEST(Helmet, ScoresAsItsAuthorsCode) {
+  SKIP_WITHOUT(punkt_folder());
+  const json fixture =
+      json::parse(std::ifstream(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_helmet.json"));
+  ASSERT_GT(fixture["scores"].size(), 300U);
+  for (const json& row : fixture["scores"]) {
+    const char* metric = row["task"] == "asqa" || row["task"] == "qampari" ? "alce" : "helmet";
+    const MetricScore made = score(metric, row["prediction"], row["references"], row);
+    EXPECT_NEAR(made.score, row["score"].get<double>(), 1e-12) << row;
+    for (const auto& [name, value] : made.values) {
+      if (row.contains(name)) {
+        EXPECT_NEAR(value, row[name].get<double>(), 1e-12) << name << " " << row;
+      }
+    }
+  }
+  EXPECT_THROW((void)score("helmet", "x", {"x"}, {{"task", "novel"}}), UserError);
+  EXPECT_THROW((void)score("helmet", "x", {"x"}, {{"task", "rerank"}}), UserError);
+  EXPECT_THROW((void)score("alce", "x", {"x"}, {{"task", "asqa"}}), UserError);
 }
 
 TEST(ScBench, FindsTheFunctionOfAnAnswerThatTreeSitterFinds) {
