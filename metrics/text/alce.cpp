@@ -15,6 +15,11 @@
 namespace kvarena::metrics {
 namespace {
 
+constexpr StoredMetric kHit{"alce_str_hit", "ASQA, every short answer in the text"},
+    kRouge{"alce_rouge_lsum", "ASQA, ROUGE-Lsum"}, kPrecision{"alce_precision", "QAMPARI, precision"},
+    kRecall{"alce_recall", "QAMPARI, recall"}, kF1{"alce_f1", "QAMPARI, F1"},
+    kF1Top5{"alce_f1_top5", "QAMPARI, F1, of five"};
+
 using Answers = std::vector<std::vector<std::string>>;  // forms of each
 
 /// The answer in one line, without its citations.
@@ -45,7 +50,7 @@ MetricScore asqa(const std::string& output, const Answers& answers, const nlohma
     rouge = std::max(rouge, google_rouge_lsum(in_sentences(output), wanted, /*stem=*/true).f);
   }
   const double share = found / static_cast<double>(answers.size());
-  return {share, {{"str_hit", share == 1 ? 1.0 : 0.0}, {"rouge_lsum", rouge}}, {}};
+  return {share, {{kHit.name, share == 1 ? 1.0 : 0.0}, {kRouge.name, rouge}}, {}};
 }
 
 /// Recall of a list, of which five answers are enough.
@@ -77,10 +82,10 @@ MetricScore qampari(std::string_view output, const Answers& answers) {
     return precision + other == 0 ? 0 : 2 * precision * other / (precision + other);
   };
   return {of_five,
-          {{"precision", precision},
-           {"recall", recall},
-           {"f1", f1(recall)},
-           {"f1_top5", f1(of_five)},
+          {{kPrecision.name, precision},
+           {kRecall.name, recall},
+           {kF1.name, f1(recall)},
+           {kF1Top5.name, f1(of_five)},
            {"listed", static_cast<double>(said.size())}},
           {}};
 }
@@ -113,6 +118,7 @@ KVARENA_METRIC(
          "them there; nor are QA-EM and MAUVE. Needs NLTK's data in $KVARENA_HOME.",
      .source = "princeton-nlp/HELMET @4526dfb eval_alce.py",
      .score = score,
-     .data = [] { return std::vector<std::filesystem::path>{punkt_folder()}; }});
+     .data = [] { return std::vector<std::filesystem::path>{punkt_folder()}; },
+     .stored = {kHit, kRouge, kPrecision, kRecall, kF1, kF1Top5}});
 
 }  // namespace kvarena::metrics

@@ -16,6 +16,9 @@
 namespace kvarena::metrics {
 namespace {
 
+constexpr StoredMetric kRouge1{"zero_scrolls_rouge_1", "ZeroSCROLLS, ROUGE-1"},
+    kRouge2{"zero_scrolls_rouge_2", "ZeroSCROLLS, ROUGE-2"}, kRougeL{"zero_scrolls_rouge_l", "ZeroSCROLLS, ROUGE-L"};
+
 /// Small letters from ß to ſ, and what the package Unidecode makes of them.
 constexpr std::pair<std::u32string_view, const char*> kLatin[] = {
     {U"àáâãäåāăą", "a"}, {U"æ", "ae"},    {U"çćĉċč", "c"},      {U"ðďđ", "d"},   {U"èéêëēĕėęě", "e"},
@@ -52,7 +55,7 @@ MetricScore rouge(std::string_view prediction, std::string_view reference) {
   const double one = google_rouge_n(prediction, reference, 1, false).f;
   const double two = google_rouge_n(prediction, reference, 2, false).f;
   const double longest = google_rouge_l(prediction, reference, false).f;
-  return {std::cbrt(one * two * longest), {{"rouge_1", one}, {"rouge_2", two}, {"rouge_l", longest}}, {}};
+  return {std::cbrt(one * two * longest), {{kRouge1.name, one}, {kRouge2.name, two}, {kRougeL.name, longest}}, {}};
 }
 
 MetricScore letter(std::string_view prediction, std::string_view reference) {
@@ -127,8 +130,9 @@ MetricScore score(const MetricInput& input) {
     best.score = std::max(best.score, one.score);
     for (const auto& [name, value] : one.values) best.values[name] = std::max(best.values[name], value);
   }
-  if (!best.values.empty())
-    best.score = std::cbrt(best.values["rouge_1"] * best.values["rouge_2"] * best.values["rouge_l"]);
+  if (!best.values.empty()) {
+    best.score = std::cbrt(best.values[kRouge1.name] * best.values[kRouge2.name] * best.values[kRougeL.name]);
+  }
   return best;
 }
 
@@ -139,10 +143,11 @@ KVARENA_METRIC(
      .title = "ZeroSCROLLS",
      .summary =
          "By extras.task: the geometric mean of ROUGE-1, 2 and L of rouge_score without stems, of each sample (the "
-         "leaderboard takes that of their means); F1 of words, Latin letters without their accents, where the official "
-         "code calls Unidecode; whether the first letter A to D is the reference's; 0.5^(distance/10) of percentages; "
-         "the share of pairs in order. Best over the references.",
+         "leaderboard takes that of their means, which are stored beside it); F1 of words, Latin letters without their "
+         "accents, where the official code calls Unidecode; whether the first letter A to D is the reference's; "
+         "0.5^(distance/10) of percentages; the share of pairs in order. Best over the references.",
      .source = "tau/zero_scrolls (Hugging Face) metrics/zero_scrolls.py and the files beside it",
-     .score = score});
+     .score = score,
+     .stored = {kRouge1, kRouge2, kRougeL}});
 
 }  // namespace kvarena::metrics
