@@ -68,6 +68,20 @@ std::vector<Message> bfcl_messages(const Row& functions, const Row& turn, const 
   return messages;
 }
 
+std::vector<ToolResult> bfcl_results(const std::string& message) {
+  constexpr std::string_view kBegin = "{'role': 'tool', 'name': ";
+  std::vector<ToolResult> results;
+  if (!message.starts_with("[") || message.find(kBegin) != 1) return results;
+  for (size_t begin = 1; begin != std::string::npos;) {
+    const size_t next = message.find(kBegin, begin + 1);
+    const size_t end = next == std::string::npos ? message.size() - 1 : next - 2;  // in front of "]", or of ", "
+    const size_t name = begin + kBegin.size() + 1;                                 // behind the quote
+    results.push_back({.begin = begin, .end = end, .tool = message.substr(name, message.find('(', name) - name)});
+    begin = next;
+  }
+  return results;
+}
+
 std::string bfcl_download(const std::vector<std::string>& files) {
   std::vector<std::string> commands;
   for (const std::string& file : files) {

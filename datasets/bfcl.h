@@ -30,6 +30,10 @@ using BfclAnswers = std::map<std::string, Row>;
 /// message of the turn's own follows behind it.
 [[nodiscard]] std::vector<Message> bfcl_messages(const Row& functions, const Row& turn, const std::string& place);
 
+/// The results in a message that the runner makes of what calls returned, Python's text of a list of {"role": "tool",
+/// "name": CALL, "content": TEXT}; none in other messages.
+[[nodiscard]] std::vector<ToolResult> bfcl_results(const std::string& message);
+
 /// One command that fetches files of the package's data folder to $KVARENA_DATA/bfcl.
 [[nodiscard]] std::string bfcl_download(const std::vector<std::string>& files);
 

@@ -51,8 +51,15 @@ void extend_chat(Sample& to, const std::string& answer, const std::string& quest
 
 }  // namespace
 
-void add_turn(Sample& sample, const std::string& answer, const std::string& message) {
+void add_turn(Sample& sample, const std::string& answer, const std::string& message, std::vector<ToolResult> results) {
   sample.chat_template ? extend_chat(sample, answer, message) : extend_text(sample, answer, message);
+  const size_t before = sample.messages.back().content.size() - message.size();
+  for (ToolResult& result : results) {
+    result.message = sample.messages.size() - 1;
+    result.begin += before;
+    result.end += before;
+    sample.results.push_back(std::move(result));
+  }
 }
 
 void Conversation::join(Sample& sample) {
@@ -65,6 +72,7 @@ void Conversation::join(Sample& sample) {
   add_turn(*last_, last_->references.at(0), asked_by(sample));
   sample.messages = std::move(last_->messages);
   sample.turns = std::move(last_->turns);
+  sample.results = std::move(last_->results);
   last_ = sample;
 }
 

@@ -7,8 +7,9 @@
 
 namespace kvarena::datasets {
 
-/// Puts an answer to the sample, and the message that follows it, at its end.
-void add_turn(Sample& sample, const std::string& answer, const std::string& message);
+/// Puts an answer to the sample, and the message that follows it, at its end. `results`: those in the message.
+void add_turn(Sample& sample, const std::string& answer, const std::string& message,
+              std::vector<ToolResult> results = {});
 
 /// Turns samples of one context, in their order, into turns: between the context and a sample's question come those of
 /// the samples before it, each with its reference answer. SCBench's multi-turn mode does so unless told otherwise, so

@@ -74,10 +74,19 @@ struct PromptPosition {
   bool operator==(const PromptPosition&) const = default;
 };
 
+/// A tool's result in a message.
+struct ToolResult {
+  size_t message = 0;
+  size_t begin = 0;  // bytes begin .. end-1 of its content
+  size_t end = 0;
+  std::string tool;  // name; empty: not known
+};
+
 /// Message behind the answers that a live sample has had so far, and the record of them.
 struct LiveReply {
-  std::string message;  // text that the next answer follows; empty: the conversation is over
-  std::string record;   // JSON of what came of the answers, which is scored in their place once it is over
+  std::string message;              // text that the next answer follows; empty: the conversation is over
+  std::string record;               // JSON of what came of the answers, which is scored in their place once it is over
+  std::vector<ToolResult> results;  // in the message
 };
 
 /// A conversation whose next message follows from the answers, as results of tools do.
@@ -105,6 +114,8 @@ struct Sample {
   /// Places behind `question` where earlier turns' answers begin and end, of a turn of a conversation (conversation.h).
   std::vector<PromptPosition> turns;
   Live live;
+  /// Results of tools in messages, in their order; messages of role "tool" are such without being named.
+  std::vector<ToolResult> results;
   std::vector<std::string> references;  // accepted answers; form per metric is in datasets/README.md
   std::string extras = "{}";            // JSON object: what metrics and reports need beside references
   Generation generation;

@@ -25,11 +25,13 @@ bool fill_conversation(const Row& row, const std::string& place, Sample& sample)
   for (const Row& message : input) {
     std::string role = string_field(message, "role", place);
     const Row& content = any_field(message, "content", place);
-    if (role == "tool") {
-      role = "user";
-      ++tool_turns;
-    }
+    const bool result = role == "tool";
+    if (result) role = "user";
+    tool_turns += result;
     sample.messages.push_back({role, content.is_string() ? content.get<std::string>() : content.dump()});
+    if (!result) continue;
+    sample.results.push_back(
+        {.message = sample.messages.size() - 1, .begin = 0, .end = sample.messages.back().content.size(), .tool = ""});
   }
   sample.id = fmt::format("{}-{}", string_field(row, "session_id", place), sample.id);
   sample.question = {sample.messages.size() - 1, 0};

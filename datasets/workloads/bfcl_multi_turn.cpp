@@ -112,15 +112,21 @@ struct Task {
     const json said = judge->ask(text, answers);
     if (said.contains("valid")) {
       return {.message = "",
-              .record = json{{"valid", said["valid"]}, {"error", said["error"]}, {"result", said["result"]}}.dump()};
+              .record = json{{"valid", said["valid"]}, {"error", said["error"]}, {"result", said["result"]}}.dump(),
+              .results = {}};
     }
     const json& messages = said["messages"];
     int64_t taken = kAnswerTokens;
     for (size_t i = prompt + 1; i < messages.size(); ++i) taken += length(messages[i]["content"]);
     const std::string refusal = fmt::format("more than {} tokens behind the first answer", room);
-    if (taken <= room) return {.message = messages.back()["content"], .record = ""};
-    return {.message = "",
-            .record = json{{"valid", false}, {"error", "multi_turn:inference_error"}, {"result", refusal}}.dump()};
+    if (taken > room) {
+      return {.message = "",
+              .record = json{{"valid", false}, {"error", "multi_turn:inference_error"}, {"result", refusal}}.dump(),
+              .results = {}};
+    }
+    LiveReply reply{.message = messages.back()["content"], .record = "", .results = {}};
+    reply.results = bfcl_results(reply.message);
+    return reply;
   }
 };
 

@@ -168,6 +168,19 @@ class ScriptWriter {
   size_t number_;
 };
 
+/// A tool's result.
+struct Result {
+  std::string text;
+  std::string tool;
+};
+
+/// The place of a result in a text that tells it before all else.
+ToolResult place_of(const Result& result, const std::string& text) {
+  constexpr std::string_view kMark = "Result: ";
+  const size_t begin = text.find(kMark) + kMark.size();
+  return {.begin = begin, .end = begin + result.text.size(), .tool = result.tool};
+}
+
 /// The hotel before the live requests, and what they are: what a reply needs.
 struct LiveHotel {
   Hotel start;
@@ -182,15 +195,18 @@ struct LiveHotel {
   [[nodiscard]] LiveReply reply(std::span<const std::string> answers) const {
     Hotel hotel = start;
     json log = json::array();
-    std::string result;
+    Result result;
     for (const std::string& answer : answers) {
       const std::optional<ToolCall> call = read_call(answer);
-      result = call ? hotel.carry_out(*call) : "error: not a call";
-      log.push_back({{"answer", answer}, {"call", call ? to_json(*call) : json()}, {"result", result}});
+      result = {call ? hotel.carry_out(*call) : "error: not a call", call ? call->name : ""};
+      log.push_back({{"answer", answer}, {"call", call ? to_json(*call) : json()}, {"result", result.text}});
     }
-    const bool over = answers.size() == steps.size();
-    return {.message = over ? "" : asked_behind(result, steps[answers.size()].request),
-            .record = json_text(json{{"steps", log}, {"state", hotel.changes(start)}})};
+    LiveReply reply{
+        .message = "", .record = json_text(json{{"steps", log}, {"state", hotel.changes(start)}}), .results = {}};
+    if (answers.size() == steps.size()) return reply;
+    reply.message = asked_behind(result.text, steps[answers.size()].request);
+    reply.results = {place_of(result, reply.message)};
+    return reply;
   }
 };
 
@@ -228,10 +244,11 @@ class LoopSource final : public SampleSource {
     sample.messages = {{live->chat ? "system" : "user", kInstruction}};
     sample.chat_template = live->chat;
     sample.references.clear();
-    std::string result;
+    sample.results.clear();
+    Result result;
     for (const Step& step : script.earlier) {
       ask(sample, result, step.request);
-      result = live->start.carry_out(step.call);
+      result = {live->start.carry_out(step.call), step.call.name};
       answer(sample, to_text(step.call));
     }
     ask(sample, result, script.live.front().request);
@@ -241,14 +258,17 @@ class LoopSource final : public SampleSource {
     if (!live->chat) sample.generation.stop = {"\n"};
   }
 
-  void ask(Sample& sample, const std::string& result, const std::string& request) const {
-    if (parameters_.style == "chat") {
-      const std::string before = result.empty() ? "" : fmt::format("Result: {}\n", result);
-      sample.messages.push_back({"user", fmt::format("{}Request: {}", before, request)});
-      return;
+  void ask(Sample& sample, const Result& result, const std::string& request) const {
+    const bool chat = parameters_.style == "chat", first = result.text.empty();
+    std::string text = chat ? fmt::format("Request: {}", request) : fmt::format("\nRequest: {}\nCall:", request);
+    if (!first) text = fmt::format("{}Result: {}\n{}", chat ? "" : "\n", result.text, text);
+    if (chat) sample.messages.push_back({"user", ""});
+    std::string& content = sample.messages.back().content;
+    if (!first) {
+      ToolResult& told = sample.results.emplace_back(place_of(result, text));
+      told = {sample.messages.size() - 1, told.begin + content.size(), told.end + content.size(), told.tool};
     }
-    const std::string before = result.empty() ? "" : fmt::format("\nResult: {}\n", result);
-    sample.messages.front().content += fmt::format("{}\nRequest: {}\nCall:", before, request);
+    content += text;
   }
 
   void answer(Sample& sample, const std::string& call) const {

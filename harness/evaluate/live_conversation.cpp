@@ -50,7 +50,7 @@ void go_on(Conversation& talk) {
   if (talk.over) return;
   const std::vector<int32_t> prompt = std::move(talk.request.prompt);
   auto continued = std::move(talk.request.continued);
-  datasets::add_turn(talk.sample, talk.answers.back(), reply.message);
+  datasets::add_turn(talk.sample, talk.answers.back(), reply.message, std::move(reply.results));
   talk.request = continued(talk.sample);
   talk.request.continued = std::move(continued);
   if (talk.request.prompt == prompt) return;

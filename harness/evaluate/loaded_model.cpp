@@ -31,13 +31,34 @@ ChatTemplate pick_template(const OpenedModel& opened, const experiment::ModelEnt
   return chat.with({{"enable_thinking", thinks}, {"thinking", thinks}});
 }
 
-/// Bytes of a rendered text where the first user's turn, the question, and answers and questions of later turns begin.
-/// A template that changes messages leaves them open, unless it takes away no more than the blanks around them.
+/// A tool's result in a rendered text.
+struct ResultText {
+  TextRange bytes;
+  std::string tool;
+};
+
+/// Bytes of a rendered text where the first user's turn, the question, and answers and questions of later turns begin,
+/// and where results of tools are. A template that changes messages leaves them open, unless it takes away no more than
+/// the blanks around them.
 struct PartStarts {
   std::optional<size_t> user;
   std::optional<size_t> question;
   std::vector<size_t> turns;
+  std::vector<ResultText> results;
 };
+
+/// Results in one of the sample's messages.
+std::vector<datasets::ToolResult> results_in(const datasets::Sample& sample, size_t message) {
+  std::vector<datasets::ToolResult> results;
+  for (const datasets::ToolResult& result : sample.results) {
+    if (result.message == message) results.push_back(result);
+  }
+  const datasets::Message& whole = sample.messages[message];
+  if (results.empty() && whole.role == "tool") {
+    results.push_back({.message = message, .begin = 0, .end = whole.content.size(), .tool = ""});
+  }
+  return results;
+}
 
 PartStarts starts_of(const datasets::Sample& sample, const std::string& text) {
   PartStarts starts;
@@ -58,6 +79,10 @@ PartStarts starts_of(const datasets::Sample& sample, const std::string& text) {
     for (const datasets::PromptPosition& turn : sample.turns) {
       if (turn.message == i) starts.turns.push_back(place(turn.byte));
     }
+    for (const datasets::ToolResult& result : results_in(sample, i)) {
+      const TextRange bytes{static_cast<int64_t>(place(result.begin)), static_cast<int64_t>(place(result.end))};
+      starts.results.push_back({bytes, result.tool});
+    }
     begin = found + content.size();
   }
   return starts;
@@ -67,6 +92,20 @@ PartStarts starts_of(const datasets::Sample& sample, const std::string& text) {
 int64_t token_at(const std::vector<TextRange>& ranges, size_t byte) {
   const auto at = static_cast<int64_t>(byte);
   return std::ranges::find_if(ranges, [&](const TextRange& range) { return range.end > at; }) - ranges.begin();
+}
+
+/// Adds, as tokens, the results that lie in a piece of the text: in tokens `ranges` of the piece, whose first is
+/// number `first` of the request. Tokens that reach out of a result are not its own.
+void add_results(std::vector<ResultTokens>& to, const std::vector<ResultText>& results, TextRange piece,
+                 const std::vector<TextRange>& ranges, int64_t first) {
+  for (const auto& [bytes, tool] : results) {
+    if (bytes.begin < piece.begin || bytes.end > piece.end) continue;
+    const auto begin = std::ranges::lower_bound(ranges, bytes.begin - piece.begin, {}, &TextRange::begin);
+    const auto end = std::find_if(begin, ranges.end(), [&piece, last = bytes.end](const TextRange& range) {
+      return piece.begin + range.end > last;
+    });
+    if (begin != end) to.push_back({first + (begin - ranges.begin()), first + (end - ranges.begin()), tool});
+  }
 }
 
 /// The rendered text as methods find it.
@@ -245,14 +284,21 @@ Request LoadedModel::request(const datasets::Sample& sample, const experiment::E
   const std::string whole = render(sample);
   const PartStarts starts = starts_of(sample, whole);
   const auto [text, after] = divided_or_refused(sample, starts, whole, question);
-  for (const std::string& piece : after) {
-    const std::vector<int32_t> ids = opened_.tokenizer->encode(piece, {.add_special = false});
-    request.question.insert(request.question.end(), ids.begin(), ids.end());
-  }
   request.prompt = opened_.tokenizer->encode(text, {.add_special = !templated(sample)});
   const bool behind = engine.chunk_tier != "device";
   if (behind) request.chunk_tier = engine.chunk_tier == "host" ? Tier::host : Tier::disk;
-  request.layout = {.text = text, .ranges = token_ranges(*opened_.tokenizer, request.prompt, text)};
+  request.layout = {.text = text, .ranges = token_ranges(*opened_.tokenizer, request.prompt, text), .results = {}};
+  int64_t end = std::ssize(text);
+  add_results(request.layout.results, starts.results, {0, end}, request.layout.ranges, 0);
+  for (const std::string& piece : after) {
+    const std::vector<int32_t> ids = opened_.tokenizer->encode(piece, {.add_special = false});
+    if (!starts.results.empty()) {
+      add_results(request.layout.results, starts.results, {end, end + std::ssize(piece)},
+                  token_ranges(*opened_.tokenizer, ids, piece), request.asked_tokens());
+    }
+    request.question.insert(request.question.end(), ids.begin(), ids.end());
+    end += std::ssize(piece);
+  }
   if (starts.user) request.layout.prefix = token_at(request.layout.ranges, *starts.user);
   const bool compresses_question = question == Question::seen || question == Question::first_seen;
   if (starts.question && compresses_question) {

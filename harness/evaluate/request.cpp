@@ -51,6 +51,7 @@ void resize_prompt(Request& request, int64_t tokens) {
   request.prompt = std::move(prompt);
   request.layout.text.clear();
   request.layout.ranges.clear();
+  request.layout.results.clear();
 }
 
 std::shared_ptr<ReuseMemory> reuse_memory(const Request& request) {
@@ -66,6 +67,7 @@ SessionOptions session_options(const Request& request) {
           .sampling = request.sampling,
           .forced = std::nullopt,
           .question = request.question,
+          .results = request.layout.results,
           .tokenizer = request.tokenizer};
 }
 

@@ -26,6 +26,11 @@ void put_in_front(const std::string& text, datasets::Sample& sample) {
   for (datasets::PromptPosition& turn : sample.turns) {
     if (turn.message == 0) turn.byte += text.size();
   }
+  for (datasets::ToolResult& result : sample.results) {
+    if (result.message > 0) continue;
+    result.begin += text.size();
+    result.end += text.size();
+  }
   sample.prompt_sha256 = datasets::prompt_sha256(sample);
 }
 

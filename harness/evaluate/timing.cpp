@@ -37,11 +37,12 @@ bool reads_prompts(const Method& method) { return method.pruner() != nullptr || 
 /// that prunes or attends in its own way reads the prompt itself: both get an unread prompt.
 Prefill start_prompt(Transformer& model, const Request& request, const Method& method, int64_t sessions,
                      const std::shared_ptr<ReuseMemory>& memory) {
-  if (outlives_full_cache(method)) return read_for(model, request.prompt, method, sessions, request.facts);
-  if (method.reuser() == nullptr && !reads_prompts(method)) {
-    return prefill(model, request.prompt, method.asks(), kPrefillChunk, request.facts);
+  if (outlives_full_cache(method)) {
+    return read_for(model, request.prompt, method, sessions, request.facts, request.layout);
   }
-  Prefill prompt = unread_prompt(model, request.prompt, request.facts);
+  const bool reads = method.reuser() != nullptr || reads_prompts(method);
+  Prefill prompt = reads ? unread_prompt(model, request.prompt, request.facts)
+                         : prefill(model, request.prompt, method.asks(), kPrefillChunk, request.facts);
   prompt.layout = request.layout;
   prompt.memory = memory;
   return prompt;

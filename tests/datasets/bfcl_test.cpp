@@ -1,6 +1,8 @@
 // BFCL's prompts and conversations of several turns, against its own runner and evaluation
 // (tests/golden/datasets_bfcl.py).
 
+#include "datasets/bfcl.h"
+
 #include <cstdlib>
 
 #include "datasets/bfcl_judge.h"
@@ -219,6 +221,19 @@ TEST(BfclMultiTurn, RowsOfAnotherFormAreRefused) {
   expect_part("no function \"sub\" to hold out", refusal({{"missed_function", {{"1", {"sub"}}}}}, two));
   expect_part("no accepted answer for multi_turn_base_1", refusal({{"id", "multi_turn_base_1"}}, two));
   std::filesystem::remove_all(folder);
+}
+
+TEST(BfclMultiTurn, ResultsAreFoundInThePackagesText) {
+  const std::string first = R"-({'role': 'tool', 'name': "cd(folder='a')", 'content': '{"current": "a"}'})-";
+  const std::string second = R"-({'role': 'tool', 'name': 'ls()', 'content': "{'error': 'no, [x]'}"})-";
+  const std::string text = "[" + first + ", " + second + "]";
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const ToolResult& result : bfcl_results(text)) {
+    found.emplace_back(result.tool, text.substr(result.begin, result.end - result.begin));
+  }
+  EXPECT_EQ(found, (std::vector<std::pair<std::string, std::string>>{{"cd", first}, {"ls", second}}));
+  EXPECT_TRUE(bfcl_results("Now list what is there: " + text).empty());
+  EXPECT_TRUE(bfcl_results("").empty());
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <sstream>
 
+#include "datasets/conversation.h"
 #include "datasets/hotel.h"
 #include "tests/datasets/support.h"
 #include "tests/datasets/word_tokens.h"
@@ -186,6 +188,44 @@ TEST(ToolLoop, ContextTokensAreReachedAndRoomIsLeftForWhatFollows) {
   }
   EXPECT_NE(error_of([] { (void)all_samples("tool_loop", R"({"context_tokens": 100})"); }).find("without a tokenizer"),
             std::string::npos);
+}
+
+/// Texts that a sample says are results, with their tools.
+std::vector<std::pair<std::string, std::string>> told(const Sample& sample) {
+  std::vector<std::pair<std::string, std::string>> results;
+  for (const ToolResult& result : sample.results) {
+    const std::string& content = sample.messages[result.message].content;
+    results.emplace_back(result.tool, content.substr(result.begin, result.end - result.begin));
+  }
+  return results;
+}
+
+TEST(ToolLoop, SaysWhereResultsAreAlsoThoseOfLiveCalls) {
+  for (const char* style : {"completion", "chat"}) {
+    Sample sample = all_samples("tool_loop", fmt::format(R"({{"live": 6, "samples": 1, "style": "{}"}})", style))[0];
+    // The text again: requests with their calls, carried out anew.
+    std::string text;
+    for (const Message& message : sample.messages) text += message.content + "\n";
+    Hotel hotel;
+    std::vector<std::pair<std::string, std::string>> expected;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const size_t call = line.starts_with("Call: ") ? 6 : 0;
+      const auto made = read_call(line.substr(call));
+      if (made) expected.emplace_back(made->name, hotel.carry_out(*made));
+    }
+    ASSERT_GE(expected.size(), 12U);
+    EXPECT_EQ(told(sample), expected) << style;
+    std::vector<std::string> answers;
+    for (size_t i = 0; i + 1 < sample.references.size(); ++i) {
+      answers.push_back(i == 1 ? "nothing" : fmt::format("find(name=\"{}\")", "nobody"));
+      LiveReply reply = sample.live.reply(answers);
+      add_turn(sample, answers.back(), reply.message, reply.results);
+      expected.emplace_back(i == 1 ? "" : "find",
+                            i == 1 ? "error: not a call" : hotel.carry_out(*read_call(answers.back())));
+      EXPECT_EQ(told(sample), expected) << style << " " << i;
+    }
+  }
 }
 
 }  // namespace

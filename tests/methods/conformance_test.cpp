@@ -81,7 +81,8 @@ TEST_P(Conformance, APromptThatWasStoredAsItWasReadChangesNothingBitForBit) {
   const Prefill start = prompt(300);
   const json spec = active_settings(entry());
   const Needs needs = make_method(spec, "test")->asks();
-  const Prefill again = restore_prefill(model_, start.tokens, needs, start.model, store_prefill(model_, start));
+  Prefill again = restore_prefill(model_, start.tokens, needs, start.model, store_prefill(model_, start));
+  again.layout = start.layout;
   EXPECT_EQ(again.cache.bytes(), start.cache.bytes());
   const Decoded read = run(start, spec), restored = run(again, spec);
   expect_equal(restored, read);
@@ -172,8 +173,9 @@ TEST_P(Conformance, LeavesThePromptOfOthersUntouched) {
 TEST_P(Conformance, APromptReadForItsSessionsAloneChangesNothingBitForBit) {
   const auto method = make_method(active_settings(entry()), "test");
   if (!outlives_full_cache(*method)) GTEST_SKIP() << GetParam() << " needs the full cache for longer";
-  const Decoded shared = run(prompt(600), active_settings(entry()));
-  const Prefill own = read_for(model_, testing::tiny_prompt(600), *method, 2, facts_);
+  const Prefill start = prompt(600);
+  const Decoded shared = run(start, active_settings(entry()));
+  const Prefill own = read_for(model_, start.tokens, *method, 2, facts_, start.layout);
   for (const bool copied : {true, false}) {  // the second session takes the state itself
     const Decoded alone = testing::decode(model_, own, *method, 24);
     expect_equal(alone, shared);

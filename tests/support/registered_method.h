@@ -58,6 +58,7 @@ inline json active_settings(const MethodEntry& entry) {
   if (entry.info.name == "vattention" || entry.info.name == "hashattention")
     spec.update({{"sinks", 4}, {"window", 16}});
   if (entry.info.name == "magicpig") spec["dense_every"] = 0;  // the first of few layers would attend to everything
+  if (entry.info.name == "tool_results") spec["newest"] = 1;
   if (entry.info.name == "less_is_more") spec["dense_layers"] = 0;  // of three layers the last one would choose
   for (const ParameterInfo& parameter : entry.parameters()) {
     if (parameter.name == "local" && entry.family == Family::prefill) spec.update({{"sinks", 16}, {"local", 64}});
@@ -135,9 +136,12 @@ class RegisteredMethod : public ::testing::TestWithParam<std::string> {
     }
   }
 
+  /// A prompt in which half of the tokens are results of tools.
   [[nodiscard]] Prefill prompt(int64_t tokens, uint64_t seed = 7) {
-    return prefill(model_, tiny_prompt(tokens, seed), make_method(active_settings(entry()), "test")->asks(),
-                   kPrefillChunk, facts_);
+    Prefill prompt = prefill(model_, tiny_prompt(tokens, seed), make_method(active_settings(entry()), "test")->asks(),
+                             kPrefillChunk, facts_);
+    for (int64_t begin = 10; begin < tokens; begin += 40) prompt.layout.results.push_back({begin, begin + 20, "tool"});
+    return prompt;
   }
 
   Transformer model_;

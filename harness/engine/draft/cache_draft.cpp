@@ -26,6 +26,7 @@ CacheDraft::CacheDraft(Transformer& model, const Prefill& prompt, const Compress
       meter_(copy.auxiliary ? nullptr : session.meter),
       aux_method_(copy.auxiliary),
       inner_hooks_(*this) {
+  tell_results(*method_, cache_, session.results);
   cache_.own_tails();  // drafts grow it from the first pass on
   const auto hooks_for = [&](Activity& activity) {
     return MethodHooks(*method_, activity, prompt_tokens_, model_facts_.get());

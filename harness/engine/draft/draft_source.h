@@ -85,11 +85,12 @@ class Tokenizer;
 
 /// Parts of a session that a source uses; they must outlive the source.
 struct DraftContext {
-  KvCache* full = nullptr;               // the cache that verifications attend to
-  bool compressed = false;               // whether that is not full KV but Verifier::verified_cache()
-  Activity* activity = nullptr;          // counts what a compressor does
-  SelectionMeter* meter = nullptr;       // of what a compressed cache attends to; null when nothing is measured
-  const Tokenizer* tokenizer = nullptr;  // the target's; null where there is no text
+  KvCache* full = nullptr;                // the cache that verifications attend to
+  bool compressed = false;                // whether that is not full KV but Verifier::verified_cache()
+  Activity* activity = nullptr;           // counts what a compressor does
+  std::span<const ResultTokens> results;  // SessionOptions::results
+  SelectionMeter* meter = nullptr;        // of what a compressed cache attends to; null when nothing is measured
+  const Tokenizer* tokenizer = nullptr;   // the target's; null where there is no text
 };
 
 /// The source of `verifier`'s drafts at the end of the prompt. The verifier must outlive it. Throws UserError where the

@@ -100,6 +100,7 @@ PromptState compressed_state(KvCache cache, const Prefill& prompt, const Method&
   // Where a device has read the prompt, it computes what the last queries attended to.
   const bool asks = cache.mirror != nullptr && method.needs().window > 0;
   const std::unique_ptr<MirrorScope> scope = asks ? cache.mirror->scores_scope(cache) : nullptr;
+  tell_results(method, cache, prompt.layout.results);
   compress_layers(method, cache, prompt, activity);
   return {.cache = std::move(cache), .logits = prompt.logits, .reuse = {}, .seconds = seconds_since(start)};
 }
@@ -128,6 +129,11 @@ void drop_newest(LayerCache& layer, int64_t count) {
     tail.keep(kept);
   }
   if (layer.index) layer.index->entries = std::min(layer.index->entries, tail.entries(0));
+}
+
+void tell_results(const Method& method, KvCache& cache, std::span<const ResultTokens> results) {
+  const auto* const reader = dynamic_cast<const ReadsToolResults*>(&method);
+  if (reader != nullptr && !results.empty()) reader->take_results(cache, results);
 }
 
 std::vector<LayerContext> contexts_of(KvCache& cache, int64_t prompt_tokens, const ModelFacts* model,

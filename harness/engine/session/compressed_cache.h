@@ -19,6 +19,9 @@ namespace kvarena {
 /// Removes the newest `count` entries of every head.
 void drop_newest(LayerCache& layer, int64_t count);
 
+/// Tells the method of results of tools, where it goes by them and there are any.
+void tell_results(const Method& method, KvCache& cache, std::span<const ResultTokens> results);
+
 class PromptMeter;
 
 /// Where decoding starts.

@@ -19,6 +19,7 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
       hooks_(method, activity, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
       watched_(options.meter != nullptr ? &options.meter->watch(hooks_) : &hooks_),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
+  tell_results(method, state_.cache, emitter_.options().results);
   compress_seconds = state_.seconds;
   reuse = state_.reuse;
   if (reuse && prompt.cache.length == state_.cache.length) {

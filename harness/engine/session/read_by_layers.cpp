@@ -62,15 +62,17 @@ class CompressedLayers final : public RowPruner {
 }  // namespace
 
 Prefill read_for(Transformer& model, std::span<const int32_t> tokens, const Method& method, int64_t sessions,
-                 std::shared_ptr<const ModelFacts> facts) {
+                 std::shared_ptr<const ModelFacts> facts, PromptLayout layout) {
   const bool recurrent = !model.config().recurrent_layers.empty();  // whose layers take tokens in their order alone
   if (recurrent || !method.compresses_by_layer() || !observes_queries(method.needs())) {
     Prefill prompt = prefill(model, tokens, method.asks(), kPrefillChunk, std::move(facts));
+    prompt.layout = std::move(layout);
     compress_in_place(prompt, method, sessions);
     return prompt;
   }
   const auto start = Clock::now();
   Prefill prompt = unread_prompt(model, tokens, std::move(facts));
+  prompt.layout = std::move(layout);
   Activity activity;
   CompressedLayers layers(model, prompt, method, activity);
   std::vector<int32_t> all(tokens.size());

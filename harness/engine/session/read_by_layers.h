@@ -10,6 +10,6 @@ namespace kvarena {
 /// beside what is left of the layers before, one full layer is held. Bits are those of a prefill() that is compressed
 /// afterwards. Throws as prefill() does, and what the method throws.
 [[nodiscard]] Prefill read_for(Transformer& model, std::span<const int32_t> tokens, const Method& method,
-                               int64_t sessions, std::shared_ptr<const ModelFacts> facts);
+                               int64_t sessions, std::shared_ptr<const ModelFacts> facts, PromptLayout layout = {});
 
 }  // namespace kvarena

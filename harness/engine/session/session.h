@@ -94,7 +94,8 @@ struct SessionOptions {
   /// Tokens that follow the prompt after it was compressed: a question that the method has not seen. They go through
   /// the session as decoded tokens do, and the first new token follows them. Empty: the question is in the prompt.
   std::vector<int32_t> question;
-  LogitsSink on_logits;  // step 0 is the token after the prompt
+  std::vector<ResultTokens> results;  // of tools, in prompt and question
+  LogitsSink on_logits;               // step 0 is the token after the prompt
   /// The model's, for drafters of another vocabulary; null where there is no text. Must outlive the session.
   const Tokenizer* tokenizer = nullptr;
   /// Tier that holds the full cache between verifications, for a verifier that drafts on a compressed copy

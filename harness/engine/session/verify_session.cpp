@@ -35,6 +35,7 @@ VerifySession::VerifySession(Transformer& model, const Prefill& prompt, const Ve
                               {.full = &full_,
                                .compressed = static_cast<bool>(target_),
                                .activity = &activity,
+                               .results = emitter_.options().results,
                                .meter = meter_,
                                .tokenizer = emitter_.options().tokenizer});
   compress_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

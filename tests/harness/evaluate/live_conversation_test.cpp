@@ -201,6 +201,33 @@ TEST_F(LiveConversation, AMessageThatCannotBeAskedCostsItsMethodAlone) {
   EXPECT_EQ(outcomes[1].failure, "too long");
 }
 
+TEST_F(LiveConversation, ResultsOfLiveCallsAreToldAsTheyCome) {
+  LoadedModel loaded = model();
+  const json settings = {{"samples", 1}, {"turns", 4}, {"live", 3}};
+  datasets::Sample sample = *datasets::make_workload("tool_loop", settings.dump(), "test")->open({}).next();
+  const EvaluatedMethod method{.method = make_method({{"name", "tool_results"}, {"newest", 0}}, "test")};
+  const auto dropped = [&] {
+    Request request = loaded.request(sample, {}, {}, Question::unseen);
+    request.continued = [&](const datasets::Sample& further) {
+      return loaded.request(further, {}, {}, Question::unseen);
+    };
+    const auto outcomes = evaluate_quality(loaded.transformer(), request, std::span(&method, 1));
+    EXPECT_EQ(outcomes[0].failure, "");
+    return json::parse(outcomes[0].result.activity_json)["entries_dropped"].get<int64_t>();
+  };
+  const int64_t all = dropped();
+  sample.live.reply = [reply = sample.live.reply](std::span<const std::string> answers) {
+    datasets::LiveReply untold = reply(answers);
+    untold.results.clear();
+    return untold;
+  };
+  const int64_t of_prompt = dropped();
+  sample.results.clear();
+  EXPECT_EQ(dropped(), 0);
+  EXPECT_GT(of_prompt, 0);
+  EXPECT_GT(all, of_prompt);
+}
+
 TEST_F(LiveConversation, CellsOfToolLoopsDoNotHangOnOneAnother) {
   const json workload = {{"name", "tool_loop"}, {"turns", 6}, {"live", 3}, {"samples", 2}};
   for (const char* question : {"unseen", "seen"}) {

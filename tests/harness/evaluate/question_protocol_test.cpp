@@ -347,6 +347,59 @@ TEST_F(QuestionProtocol, TurnsFollowTheCompressedContextAsOneConversation) {
   }
 }
 
+/// Tokens that lie in what the text tells behind "Result: ", up to the line's end, found by reading it again.
+std::vector<std::pair<int64_t, int64_t>> read_results(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
+  const auto bytes = [&](size_t count) {
+    return tokenizer.decode(std::span(tokens).first(count), {.skip_special = false}).size();
+  };
+  const std::string text = tokenizer.decode(tokens, {.skip_special = false}), mark = "Result: ";
+  std::vector<std::pair<int64_t, int64_t>> results;
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
+    const size_t begin = at + mark.size(), end = text.find('\n', begin);
+    size_t first = 0;
+    while (bytes(first) < begin) ++first;
+    size_t last = first;
+    while (last < tokens.size() && bytes(last + 1) <= end) ++last;
+    if (last > first) results.emplace_back(first, last);
+  }
+  return results;
+}
+
+TEST_F(QuestionProtocol, ResultsOfToolsAreTokensOfPromptAndQuestion) {
+  for (const auto& [style, chat_template] : {std::pair("completion", "none"), std::pair("chat", "chatml")}) {
+    LoadedModel loaded = model(chat_template);
+    const json settings = {{"style", style}, {"samples", 1}, {"turns", 4}, {"live", 3}};
+    datasets::Sample sample = *datasets::make_workload("tool_loop", settings.dump(), "test")->open({}).next();
+    for (const std::vector<std::string>& answers :
+         {std::vector<std::string>{}, {R"(find(name="nobody"))"}, {R"(find(name="nobody"))", "what"}}) {
+      if (!answers.empty()) {
+        const datasets::LiveReply reply = sample.live.reply(answers);
+        datasets::add_turn(sample, answers.back(), reply.message, reply.results);
+      }
+      for (const Question question : {Question::seen, Question::unseen}) {
+        const Request request = loaded.request(sample, {}, {}, question);
+        std::vector<int32_t> tokens = request.prompt;
+        tokens.insert(tokens.end(), request.question.begin(), request.question.end());
+        std::vector<std::pair<int64_t, int64_t>> found;
+        for (const ResultTokens& result : request.layout.results) found.emplace_back(result.begin, result.end);
+        EXPECT_EQ(found, read_results(*loaded.opened().tokenizer, tokens)) << style;
+        EXPECT_GE(found.size(), 4 + answers.size());
+        EXPECT_EQ(session_options(request).results.size(), found.size());
+      }
+    }
+    EXPECT_EQ(sample.results.back().tool, "");
+    sample.messages = {{"system", "Tools."}, {"user", "Where?"}, {"assistant", "look()"}, {"tool", "room 7"}};
+    sample.results.clear();
+    sample.turns.clear();
+    sample.question = {};
+    const Request request = loaded.request(sample, {}, {}, Question::seen);
+    ASSERT_EQ(request.layout.results.size(), 1U) << "a message of role tool";
+    const auto [begin, end, tool] = request.layout.results[0];
+    const auto its = std::span(request.prompt).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    EXPECT_NE(std::string("room 7").find(loaded.opened().tokenizer->decode(its)), std::string::npos);
+  }
+}
+
 TEST_F(QuestionProtocol, TurnsNeedSeveralQuestionsAboutAContext) {
   for (const char* question : {"turns", "first_seen"}) {
     json facts = facts_;
