@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "datasets/records.h"
 #include "harness/core/error.h"
 #include "harness/core/random.h"
 
@@ -92,6 +91,18 @@ std::optional<double> parse_timestamp(const std::string& text) {
   return static_cast<double>(whole) + fraction - offset_s;
 }
 
+Arrival mooncake_arrival(const Row& row, const std::string& place) {
+  Arrival arrival{.time_s = static_cast<double>(integer_field(row, "timestamp", place)) / 1000,
+                  .prompt_tokens = integer_field(row, "input_length", place),
+                  .output_tokens = integer_field(row, "output_length", place),
+                  .blocks = {}};
+  for (const Row& id : any_field(row, "hash_ids", place)) {
+    if (!id.is_number_integer()) fail({.place = place, .found = id.dump(), .expected = "integers in \"hash_ids\""});
+    arrival.blocks.push_back(id.get<int64_t>());
+  }
+  return arrival;
+}
+
 ArrivalReader::ArrivalReader(const std::filesystem::path& path) : path_(path), file_(path) {
   if (!file_) fail({.place = path.string(), .found = std::strerror(errno), .expected = "a readable trace file"});
   std::string header;
@@ -132,15 +143,7 @@ std::optional<Arrival> ArrivalReader::next() {
 std::optional<Arrival> ArrivalReader::parse(const std::string& line) const {
   const std::string place = fmt::format("{}:{}", path_.string(), line_);
   if (format_ == ArrivalFormat::mooncake) {
-    const Row row = parse_object({.text = line, .place = place});
-    Arrival arrival{.time_s = static_cast<double>(integer_field(row, "timestamp", place)) / 1000,
-                    .prompt_tokens = integer_field(row, "input_length", place),
-                    .output_tokens = integer_field(row, "output_length", place)};
-    for (const Row& id : any_field(row, "hash_ids", place)) {
-      if (!id.is_number_integer()) fail({.place = place, .found = id.dump(), .expected = "integers in \"hash_ids\""});
-      arrival.blocks.push_back(id.get<int64_t>());
-    }
-    return arrival;
+    return mooncake_arrival(parse_object({.text = line, .place = place}), place);
   }
   const std::vector<std::string> parts = columns(line);
   const bool burst = format_ == ArrivalFormat::burstgpt;  // Timestamp,Model,Request tokens,Response tokens,...

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "datasets/records.h"
+
 namespace kvarena::datasets {
 
 /// One request of a trace.
@@ -18,6 +20,9 @@ struct Arrival {
   int64_t output_tokens = 0;
   std::vector<int64_t> blocks;  // Mooncake: ids of the 512-token blocks of the prompt; equal ids are a shared prefix
 };
+
+/// A row of Mooncake's. Throws UserError naming the place.
+[[nodiscard]] Arrival mooncake_arrival(const Row& row, const std::string& place);
 
 enum class ArrivalFormat { azure, burstgpt, mooncake };
 

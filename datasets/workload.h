@@ -82,6 +82,13 @@ struct ToolResult {
   std::string tool;  // name; empty: not known
 };
 
+/// A sample's place in a session that was recorded, for loads that replay it (serving.arrivals "sessions").
+struct RecordedTurn {
+  std::string session;
+  double think_s = 0;          // from the answer before it in its session
+  std::optional<double> at_s;  // when it came, in the record's time; absent: not recorded
+};
+
 /// Message behind the answers that a live sample has had so far, and the record of them.
 struct LiveReply {
   std::string message;              // text that the next answer follows; empty: the conversation is over
@@ -116,6 +123,7 @@ struct Sample {
   Live live;
   /// Results of tools in messages, in their order; messages of role "tool" are such without being named.
   std::vector<ToolResult> results;
+  std::optional<RecordedTurn> recorded;
   std::vector<std::string> references;  // accepted answers; form per metric is in datasets/README.md
   std::string extras = "{}";            // JSON object: what metrics and reports need beside references
   Generation generation;

@@ -441,8 +441,20 @@ def traces():
     write("azure-llm-2023/AzureLLMInferenceTrace_conv.csv", azure_trace("conv", 900, 200, "\n"))
     write("azure-llm-2023/AzureLLMInferenceTrace_code.csv", azure_trace("code", 2000, 20, "\r\n"))
     write_rows("mooncake/conversation_trace.jsonl",
-               [{"timestamp": 3000 * n, "input_length": 600 + 512 * n, "output_length": 30, "hash_ids": [0] + list(range(1, 2 + n))}
-                for n in range(3)])
+               [{"timestamp": 3000 * n, "input_length": 1300 + 512 * n, "output_length": 30,
+                 "hash_ids": [*range(2 + n), 100 + n]} for n in range(3)])
+    write_rows("weka/traces.jsonl", [weka_trace(n) for n in range(2)])
+
+
+def weka_trace(number):
+    """Five turns that grow, one of which starts another agent."""
+    requests, blocks = [], 20
+    for turn in range(5):
+        requests.append({"t": 10.0 * turn, "type": "s", "in": 64 * blocks + 9, "out": 40 + turn,
+                         "hash_ids": list(range(1, blocks + 1)), "api_time": 4.0, "think_time": 0.25 * turn})
+        blocks += 2 + number
+    requests.insert(3, {"t": 21.0, "type": "subagent", "requests": requests[:1]})
+    return {"id": f"trace_{number:04}", "block_size": 64, "hash_id_scope": "local", "requests": requests}
 
 
 def pg19():

@@ -36,9 +36,10 @@ bool fill_conversation(const Row& row, const std::string& place, Sample& sample)
   sample.id = fmt::format("{}-{}", string_field(row, "session_id", place), sample.id);
   sample.question = {sample.messages.size() - 1, 0};
   sample.generation.max_new_tokens = std::max<int64_t>(1, integer_field(row, "output_length", place));
-  sample.extras =
-      Row{{"session", row["session_id"]}, {"pre_gap_s", any_field(row, "pre_gap", place)}, {"tool_turns", tool_turns}}
-          .dump();
+  const Row& gap = any_field(row, "pre_gap", place);
+  if (!gap.is_number()) fail({.place = place, .found = gap.dump(), .expected = "seconds in \"pre_gap\""});
+  sample.recorded = {.session = row["session_id"].get<std::string>(), .think_s = gap.get<double>(), .at_s = {}};
+  sample.extras = Row{{"session", row["session_id"]}, {"pre_gap_s", gap}, {"tool_turns", tool_turns}}.dump();
   return true;
 }
 
@@ -60,6 +61,7 @@ bool fill_piece(std::map<std::string, Session>& sessions, const Row& row, const 
   sample.question = {sample.messages.size() - 1, 0};
   sample.references = {output};
   const double gap_s = session.turns == 0 ? 0 : static_cast<double>(time_us - session.last_us) * 1e-6;
+  sample.recorded = {.session = id, .think_s = gap_s, .at_s = static_cast<double>(time_us) * 1e-6};
   sample.extras = Row{{"session", id}, {"pre_gap_s", gap_s}, {"empty_output", output.empty()}}.dump();
   if (!output.empty()) session.history.push_back({"assistant", output});
   session.last_us = time_us;

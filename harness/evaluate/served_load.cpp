@@ -17,6 +17,7 @@
 #include "harness/core/failure.h"
 #include "harness/evaluate/served_quality.h"
 #include "harness/evaluate/serving_point.h"
+#include "harness/evaluate/session_load.h"
 #include "harness/evaluate/stored_values.h"
 #include "metrics/statistics.h"
 
@@ -51,7 +52,7 @@ class Requests {
     }
     serving::ServingRun run{.requests = std::move(timelines_), .peak_running = peak_};
     for (const Timeline& request : run.requests) run.seconds = std::max(run.seconds, request.left_s);
-    run.busy_seconds = run.seconds -= run.requests.empty() ? 0 : run.requests.front().arrival_s;
+    run.busy_seconds = run.seconds -= first_arrival_s(run.requests);
     return run;
   }
 
@@ -64,7 +65,7 @@ class Requests {
       timeline.arrival_s = due_s;
       timeline.left_s = now();
       const std::lock_guard lock(mutex_);
-      load_.left(timeline.left_s);
+      load_.left(request, timeline.left_s);
       timelines_[static_cast<size_t>(request)] = std::move(timeline);
       ended_.push_back(request);
       changed_.notify_one();
@@ -117,9 +118,9 @@ CompletionQuery query_under_load(const Request& request, const std::string& form
   return query;
 }
 
-/// A word that prompts of one run share, where they are to share anything.
+/// A word that prompts of one run share, where they are to share anything: a prefix, or what a session's turns repeat.
 std::string shared_word(const ServingTask& task) {
-  if (task.settings.shared_prefix == 0) return "";
+  if (task.settings.shared_prefix == 0 && task.settings.arrivals != "sessions") return "";
   return fmt::format("{:x}", Clock::now().time_since_epoch().count());
 }
 
@@ -201,8 +202,11 @@ LoadReference measure_load(const CompletionEndpoint& baseline, const ServingTask
 
 SampleOutcome evaluate_load(const CompletionEndpoint& server, const ServingTask& task, const LoadReference& reference,
                             const std::string& prompts) {
-  const ServingPoint point{
-      .settings = task.settings, .requests = task.requests.size(), .point = task.point, .seed = task.seed};
+  const ServingPoint point{.settings = task.settings,
+                           .requests = task.requests.size(),
+                           .point = task.point,
+                           .seed = task.seed,
+                           .asked = task.requests};
   double rate = 0;
   Asked asked(task.requests.size());
   const auto before = server.cache_metrics();
@@ -217,6 +221,7 @@ SampleOutcome evaluate_load(const CompletionEndpoint& server, const ServingTask&
                                         {"timed_out", asked.timed_out.load()},
                                         {"failures", reasons_of(asked.run)}}
                              .dump();
+  add_turns(result, point, asked.run);
   add_run(result, {.clock = results::Clock::measured}, task.settings,
           {.run = asked.run,
            .rate = rate,

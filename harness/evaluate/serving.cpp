@@ -10,6 +10,7 @@
 #include "harness/engine/serving/serving_engine.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/serving_point.h"
+#include "harness/evaluate/session_load.h"
 #include "harness/evaluate/stored_start.h"
 #include "harness/evaluate/stored_values.h"
 
@@ -150,8 +151,11 @@ std::vector<SampleOutcome> evaluate_serving(Transformer& model, const ServingTas
   const double modelled_capacity =
       modelled ? capacity_of(run_modelled(model, task, reference, all_at_once(task.requests.size()))) : 0;
 
-  const ServingPoint point{
-      .settings = task.settings, .requests = task.requests.size(), .point = task.point, .seed = task.seed};
+  const ServingPoint point{.settings = task.settings,
+                           .requests = task.requests.size(),
+                           .point = task.point,
+                           .seed = task.seed,
+                           .asked = task.requests};
   std::vector<SampleOutcome> outcomes;
   for (const EvaluatedMethod& evaluated : methods) {
     SampleOutcome& outcome = outcomes.emplace_back();
@@ -165,6 +169,7 @@ std::vector<SampleOutcome> evaluate_serving(Transformer& model, const ServingTas
     describe_point(result, task, served);
     const Activity activity = total_activity(served);
     add_activity(result, activity);
+    add_turns(result, point, served.run);
     result.active = evaluated.reference || activity.acted();
     add_run(result, {.clock = Clock::measured, .storage = served.storage}, task.settings,
             scored(served, served.run, rate, reference));

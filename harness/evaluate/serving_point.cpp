@@ -11,6 +11,7 @@
 #include "datasets/arrivals.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/evaluate/session_load.h"
 #include "harness/evaluate/stored_values.h"
 #include "metrics/latency/serving.h"
 #include "metrics/registry.h"
@@ -96,6 +97,7 @@ serving::Load load_of(const ServingPoint& point, double capacity, double& rate) 
   }
   rate = value * capacity;
   if (point.settings.arrivals == "trace") return serving::Load::at_times(trace_arrivals(point, rate));
+  if (point.settings.arrivals == "sessions") return serving::Load::of_sessions(recorded_sessions(point, rate));
   const uint64_t seed = point.seed + point.point;
   const double burstiness = point.settings.burstiness;
   return serving::Load::at_times(burstiness == 1 ? datasets::poisson_arrivals(rate, point.requests, seed)

@@ -17,8 +17,9 @@ namespace kvarena::evaluate {
 struct ServingPoint {
   const experiment::ServingSettings& settings;
   size_t requests = 0;
-  size_t point = 0;   // place in settings.load
-  uint64_t seed = 0;  // of arrival times
+  size_t point = 0;                     // place in settings.load
+  uint64_t seed = 0;                    // of arrival times
+  std::span<const Request> asked = {};  // the requests; empty of questions about stored contexts
 };
 
 [[nodiscard]] serving::BatchSettings batch_settings(const experiment::ServingSettings& settings);

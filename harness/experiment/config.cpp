@@ -120,6 +120,9 @@ void check_serving(const ServingSettings& serving, Problems& problems) {
   if (serving.arrivals != "poisson" && serving.burstiness != 1) {
     problems.add("serving.burstiness", fmt::format("{}", serving.burstiness), "nothing unless arrivals is \"poisson\"");
   }
+  if (serving.arrivals != "sessions" && serving.think != 1) {
+    problems.add("serving.think", fmt::format("{}", serving.think), "nothing unless arrivals is \"sessions\"");
+  }
   if (serving.warmup + serving.cooldown >= serving.requests) {
     problems.add("serving.warmup", fmt::format("{} requests that do not count", serving.warmup + serving.cooldown),
                  fmt::format("fewer than the {} of a point, \"cooldown\" included", serving.requests));
@@ -353,13 +356,17 @@ void RemotePrefixSettings::parameters(ParameterVisitor& p) {
 
 void ServingSettings::parameters(ParameterVisitor& p) {
   p("arrivals", arrivals)
-      .one_of({"poisson", "trace", "clients"})
-      .doc("at random times, at the times of a trace, or each client after its last answer");
+      .one_of({"poisson", "trace", "clients", "sessions"})
+      .doc(
+          "at random times, at the times of a trace, each client after its last answer, or recorded sessions, which "
+          "the "
+          "workload's samples are turns of");
   p("burstiness", burstiness)
       .above(0)
       .doc("of random times: shape of the gamma distribution of gaps; 1 = Poisson, below it requests come in bursts");
   p("trace", trace)
       .doc("file of arrivals \"trace\" (Azure, BurstGPT or Mooncake); its times are stretched to the load");
+  p("think", think).min(0).doc("of sessions: factor on the times between an answer and the next turn");
   p("load", load)
       .above(0)
       .doc(
@@ -531,6 +538,8 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
     if (config.serving && config.serving->stored_prompts)
       problems.add("serving.stored_prompts", "true beside \"contexts\"",
                    "one of them: contexts are stored by policies");
+    if (config.serving && config.serving->arrivals == "sessions")
+      problems.add("serving.arrivals", "\"sessions\" beside \"contexts\"", "arrivals of questions about contexts");
   }
   check_memory(config, validators, problems);
   check_engines(config, problems);

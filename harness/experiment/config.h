@@ -137,9 +137,10 @@ struct RemotePrefixSettings {
 /// Present when cells of kind serving are wanted: requests that arrive over time, at several loads. Each load is a
 /// point of its own, with samples of the workload that no other point sees, unless they are stored contexts.
 struct ServingSettings {
-  std::string arrivals = "poisson";  // poisson, trace or clients
+  std::string arrivals = "poisson";  // poisson, trace, clients or sessions
   double burstiness = 1;             // of arrivals "poisson": shape of the gaps' gamma distribution
   std::string trace;                 // for arrivals "trace": an Azure, BurstGPT or Mooncake file
+  double think = 1;                  // of arrivals "sessions": factor on recorded think times
   std::vector<double> load = {0.5, 0.9, 1.2};
   int64_t requests = 32;                  // requests of each point, fewer when the workload has too few samples
   int64_t warmup = 0;                     // the first so many requests of a point load the server and do not count

@@ -39,6 +39,7 @@ std::string engine_identity(const ExperimentConfig& config, const CellGroup& gro
     const ServingSettings before;  // what was not there yet decides nothing where it is not used
     if (serving.stored_prompts == before.stored_prompts) identity.erase("stored_prompts");
     if (serving.burstiness == before.burstiness) identity.erase("burstiness");
+    if (serving.think == before.think) identity.erase("think");
     if (serving.warmup == before.warmup) identity.erase("warmup");
     if (serving.cooldown == before.cooldown) identity.erase("cooldown");
     if (serving.ignore_eos == before.ignore_eos) identity.erase("ignore_eos");

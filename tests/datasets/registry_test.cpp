@@ -103,6 +103,8 @@ TEST(Workloads, EveryOneRunsOfflineFromTheProjectsOwnFiles) {
                                                 "longbench-write-en",
                                                 "longwrite-ruler",
                                                 "agentic-traces",
+                                                "mooncake-trace",
+                                                "weka-trace",
                                                 "ifeval",
                                                 "pg19"};
       const bool no_answer = no_answers.contains(entry.info.name);

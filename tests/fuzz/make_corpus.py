@@ -183,6 +183,7 @@ for name, file in [("longbench/qasper", "longbench/qasper.jsonl"), ("longbench/l
                    ("bfcl/parallel", "bfcl/BFCL_v4_parallel.json"), ("gsm8k", "gsm8k/test.jsonl"),
                    ("gsm8k-long", "gsm8k/test.jsonl"), ("complexfuncbench", "complexfuncbench/ComplexFuncBench.jsonl"),
                    ("agentic-traces", "lmcache-agentic-traces/traces.jsonl"),
+                   ("mooncake-trace", "mooncake/conversation_trace.jsonl"), ("weka-trace", "weka/traces.jsonl"),
                    ("longgenbench/short", "longgenbench/Dataset_short.json"),
                    ("longbench-write", "longwriter/longbench_write.jsonl"),
                    ("pisanitizer/qasper", "pisanitizer/LongBench_incorrect_answer/qasper.json"),

@@ -18,6 +18,10 @@ const char* to_string(Outcome outcome) {
   return "";
 }
 
+double first_arrival_s(std::span<const Timeline> requests) {
+  return requests.empty() ? 0 : std::ranges::min(requests, {}, &Timeline::arrival_s).arrival_s;
+}
+
 ServingLoop::ServingLoop(Executor& executor, const BatchSettings& settings, OnLeft on_left)
     : executor_(executor), schedule_(settings), on_left_(std::move(on_left)) {}
 
@@ -134,7 +138,7 @@ void ServingLoop::account() {
 ServingRun serve(Load load, Executor& executor, const BatchSettings& settings) {
   std::vector<Timeline> requests(static_cast<size_t>(load.requests()));
   ServingLoop loop(executor, settings, [&](int64_t request, Timeline timeline) {
-    load.left(timeline.left_s);
+    load.left(request, timeline.left_s);
     requests[static_cast<size_t>(request)] = std::move(timeline);
   });
   while (true) {
@@ -148,7 +152,7 @@ ServingRun serve(Load load, Executor& executor, const BatchSettings& settings) {
   }
   KVARENA_ASSERT(loop.inside() == 0, fmt::format("{} requests left behind", loop.inside()));
   ServingRun run = loop.totals();
-  run.seconds = loop.now() - (requests.empty() ? 0 : requests.front().arrival_s);
+  run.seconds = loop.now() - first_arrival_s(requests);
   run.requests = std::move(requests);
   return run;
 }

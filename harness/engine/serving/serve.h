@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,9 @@ struct Timeline {
   Outcome outcome = Outcome::answered;
   std::string reason;  // of all but answered
 };
+
+/// When the first of the requests came, 0 of none.
+[[nodiscard]] double first_arrival_s(std::span<const Timeline> requests);
 
 struct ServingRun {
   std::vector<Timeline> requests;  // by number

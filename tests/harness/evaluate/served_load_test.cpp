@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "harness/core/failure.h"
@@ -182,6 +183,30 @@ TEST_F(ServedLoad, PromptsShareAPrefixOnPurpose) {
   std::set<std::string> salts;
   for (const json& other : asked) salts.insert(other.at("cache_salt").get<std::string>());
   EXPECT_EQ(salts.size(), 2U) << "one a run: what an earlier run left is not found";
+}
+
+TEST_F(ServedLoad, SessionsSendTurnsInTheirOrderAndMayShareWhatTheyRepeat) {
+  FakeServer server;
+  ExperimentConfig asked = loads(server, {{"arrivals", "sessions"}, {"think", 0.01}, {"load", {2}}, {"requests", 10}},
+                                 {{{"name", "server"}}});
+  asked.workloads[0] = {.name = "weka-trace", .label = "weka", .settings_json = R"({"shrink": 32})"};
+  EXPECT_EQ(run(asked).failed_cells, 0);
+  const json activity = json::parse(samples("server").at(0).activity_json);
+  EXPECT_EQ(activity.at("answered_by_turn"), json({2, 2, 2, 2, 2}));
+  std::set<std::string> salts;
+  std::map<json, size_t> newest;  // length of a session's last prompt, by how it begins
+  std::vector<json> streamed = streams(server, "tiny");
+  ASSERT_EQ(streamed.size(), 20U);
+  for (const json& other : streamed) salts.insert(other.at("cache_salt").get<std::string>());
+  EXPECT_EQ(salts.size(), 2U);
+  streamed.erase(streamed.begin(), streamed.begin() + 10);  // the baseline, all at once
+  for (const json& other : streamed) {
+    const json& prompt = other.at("prompt");
+    size_t& before = newest[json(std::vector<json>(prompt.begin(), prompt.begin() + 12))];
+    EXPECT_GT(prompt.size(), before);
+    before = prompt.size();
+  }
+  EXPECT_EQ(newest.size(), 2U);
 }
 
 TEST_F(ServedLoad, RefusesWhatIsKnownOfThisProcessAlone) {

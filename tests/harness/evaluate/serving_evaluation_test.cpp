@@ -16,6 +16,7 @@
 #include "harness/engine/model_facts.h"
 #include "harness/engine/session/request_bytes.h"
 #include "harness/evaluate/serving.h"
+#include "harness/evaluate/session_load.h"
 #include "harness/evaluate/stored_start.h"
 #include "harness/method/registry.h"
 #include "harness/storage/hierarchy.h"
@@ -313,6 +314,41 @@ TEST_F(ServingEvaluation, ClientsWaitForTheirAnswers) {
   ASSERT_EQ(outcomes[0].failure, "");
   EXPECT_TRUE(std::isnan(value(outcomes[0], "offered_requests_per_s", Clock::measured)));
   EXPECT_LT(value(outcomes[0], "p99_queueing_ms", Clock::modelled), 1e-6);  // never more requests than clients
+}
+
+TEST_F(ServingEvaluation, SessionsBeginAtTheirTimesAndGoOnAfterTheirAnswers) {
+  std::vector<Request> list = requests(6);
+  for (size_t i = 0; i < 6; ++i) {
+    samples_[i].recorded = {.session = i % 2 == 0 ? "a" : "b", .think_s = 0.01 * static_cast<double>(i), .at_s = 3 + i};
+  }
+  const ServingSettings settings{.arrivals = "sessions", .think = 0.5, .load = {0.8}};
+  const auto sessions = recorded_sessions({.settings = settings, .requests = 6, .asked = list}, 2);
+  ASSERT_EQ(sessions.size(), 2U);
+  EXPECT_EQ(sessions[0].start_s, 0);
+  EXPECT_DOUBLE_EQ(sessions[1].start_s, 1.5);  // two of six requests begin one: two thirds of a session a second
+  std::vector<std::pair<int64_t, double>> turns;
+  for (const serving::Turn& turn : sessions[1].turns) turns.emplace_back(turn.request, turn.think_s);
+  EXPECT_EQ(turns, (std::vector<std::pair<int64_t, double>>{{1, 0}, {3, 0.015}, {5, 0.025}}));
+
+  const auto outcomes = evaluate(settings, list, {{"name", "full"}});
+  ASSERT_EQ(outcomes[0].failure, "");
+  const json activity = json::parse(outcomes[0].result.activity_json);
+  EXPECT_EQ(activity["answered_by_turn"], json({2, 2, 2}));
+  EXPECT_EQ(activity["time_to_first_token_ms_by_turn"].size(), 3U);
+  for (const json& waited : activity["time_to_first_token_ms_by_turn"]) EXPECT_GT(waited.get<double>(), 0);
+
+  for (datasets::Sample& sample : samples_) sample.recorded->at_s.reset();
+  const ServingPoint untimed{.settings = settings, .requests = 6, .asked = list};
+  EXPECT_EQ(recorded_sessions(untimed, 2)[0].start_s, 0);
+  EXPECT_GT(recorded_sessions(untimed, 2)[1].start_s, 0);
+  samples_[4].id = "four";
+  samples_[4].recorded.reset();
+  try {
+    (void)evaluate(settings, list, {{"name", "full"}});
+    FAIL() << "expected a UserError";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("sample four, which is no turn"), std::string::npos) << error.what();
+  }
 }
 
 TEST_F(ServingEvaluation, TracesAreReadOnAndStretchedToTheLoad) {

@@ -437,6 +437,9 @@ TEST(Config, ServingSettingsAreCheckedTogether) {
             "exp.json: serving.load: found 1.5 clients, expected whole numbers");
   EXPECT_EQ(problems(R"({"arrivals": "trace"})"),
             "exp.json: serving.trace: found nothing, expected a file of arrivals");
+  EXPECT_EQ(problems(R"({"arrivals": "sessions", "think": 0})"), "");
+  EXPECT_EQ(problems(R"({"think": 2})"),
+            "exp.json: serving.think: found 2, expected nothing unless arrivals is \"sessions\"");
   EXPECT_EQ(problems(R"({"trace": "a.csv"})"),
             "exp.json: serving.trace: found a.csv, expected nothing unless arrivals is \"trace\"");
   EXPECT_EQ(problems(R"({"pass_tokens": 8, "max_running": 8})"),

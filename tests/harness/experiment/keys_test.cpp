@@ -98,6 +98,7 @@ json changed(json config, const std::string& group, const std::string& key, cons
   const auto found = special.find(group + "." + key);
   config[group][key] = found == special.end() ? another_value(schema) : found->second;
   if (group == "serving" && key == "trace") config[group]["arrivals"] = "trace";
+  if (group == "serving" && key == "think") config[group]["arrivals"] = "sessions";
   if (group == "serving" && key == "arrivals") config[group] = {{"arrivals", "clients"}, {"load", {2}}};
   return config;
 }
