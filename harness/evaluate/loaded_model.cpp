@@ -94,16 +94,21 @@ int64_t token_at(const std::vector<TextRange>& ranges, size_t byte) {
   return std::ranges::find_if(ranges, [&](const TextRange& range) { return range.end > at; }) - ranges.begin();
 }
 
-/// Adds, as tokens, the results that lie in a piece of the text: in tokens `ranges` of the piece, whose first is
-/// number `first` of the request. Tokens that reach out of a result are not its own.
-void add_results(std::vector<ResultTokens>& to, const std::vector<ResultText>& results, TextRange piece,
-                 const std::vector<TextRange>& ranges, int64_t first) {
+/// Adds, as tokens, the results that lie in the piece of the rendered text that begins at byte `at`: tokens `ranges` of
+/// the piece, whose first is number `first` of the request. A token that has more than blanks beside a result is not
+/// its own.
+void add_results(std::vector<ResultTokens>& to, const std::vector<ResultText>& results, std::string_view piece,
+                 int64_t at, const std::vector<TextRange>& ranges, int64_t first) {
   for (const auto& [bytes, tool] : results) {
-    if (bytes.begin < piece.begin || bytes.end > piece.end) continue;
-    const auto begin = std::ranges::lower_bound(ranges, bytes.begin - piece.begin, {}, &TextRange::begin);
-    const auto end = std::find_if(begin, ranges.end(), [&piece, last = bytes.end](const TextRange& range) {
-      return piece.begin + range.end > last;
-    });
+    const TextRange own{bytes.begin - at, bytes.end - at};
+    if (own.begin < 0 || own.end > std::ssize(piece)) continue;
+    const size_t before = piece.substr(0, static_cast<size_t>(own.begin)).find_last_not_of(kBlanks);
+    const size_t behind = std::min(piece.find_first_not_of(kBlanks, static_cast<size_t>(own.end)), piece.size());
+    const auto from = static_cast<int64_t>(before + 1);  // 0 behind npos
+    auto begin = std::ranges::upper_bound(ranges, own.begin, {}, &TextRange::end);
+    if (begin != ranges.end() && begin->begin < from) ++begin;
+    auto end = std::ranges::lower_bound(begin, ranges.end(), own.end, {}, &TextRange::begin);
+    if (end != begin && std::prev(end)->end > static_cast<int64_t>(behind)) --end;
     if (begin != end) to.push_back({first + (begin - ranges.begin()), first + (end - ranges.begin()), tool});
   }
 }
@@ -289,12 +294,12 @@ Request LoadedModel::request(const datasets::Sample& sample, const experiment::E
   if (behind) request.chunk_tier = engine.chunk_tier == "host" ? Tier::host : Tier::disk;
   request.layout = {.text = text, .ranges = token_ranges(*opened_.tokenizer, request.prompt, text), .results = {}};
   int64_t end = std::ssize(text);
-  add_results(request.layout.results, starts.results, {0, end}, request.layout.ranges, 0);
+  add_results(request.layout.results, starts.results, text, 0, request.layout.ranges, 0);
   for (const std::string& piece : after) {
     const std::vector<int32_t> ids = opened_.tokenizer->encode(piece, {.add_special = false});
     if (!starts.results.empty()) {
-      add_results(request.layout.results, starts.results, {end, end + std::ssize(piece)},
-                  token_ranges(*opened_.tokenizer, ids, piece), request.asked_tokens());
+      add_results(request.layout.results, starts.results, piece, end, token_ranges(*opened_.tokenizer, ids, piece),
+                  request.asked_tokens());
     }
     request.question.insert(request.question.end(), ids.begin(), ids.end());
     end += std::ssize(piece);

@@ -347,7 +347,8 @@ TEST_F(QuestionProtocol, TurnsFollowTheCompressedContextAsOneConversation) {
   }
 }
 
-/// Tokens that lie in what the text tells behind "Result: ", up to the line's end, found by reading it again.
+/// Tokens with something of what the text tells behind "Result: ", up to the line's end, and else nothing but blanks,
+/// found by reading it again.
 std::vector<std::pair<int64_t, int64_t>> read_results(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
   const auto bytes = [&](size_t count) {
     return tokenizer.decode(std::span(tokens).first(count), {.skip_special = false}).size();
@@ -356,11 +357,19 @@ std::vector<std::pair<int64_t, int64_t>> read_results(const Tokenizer& tokenizer
   std::vector<std::pair<int64_t, int64_t>> results;
   for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
     const size_t begin = at + mark.size(), end = text.find('\n', begin);
-    size_t first = 0;
-    while (bytes(first) < begin) ++first;
-    size_t last = first;
-    while (last < tokens.size() && bytes(last + 1) <= end) ++last;
-    if (last > first) results.emplace_back(first, last);
+    std::pair<int64_t, int64_t> result = {0, 0};
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      bool some = false, others = false;
+      for (size_t byte = bytes(i); byte < bytes(i + 1); ++byte) {
+        const bool inside = byte >= begin && byte < end;
+        some = some || inside;
+        others = others || (!inside && text[byte] != ' ' && text[byte] != '\n');
+      }
+      if (!some || others) continue;
+      if (result.second == 0) result.first = static_cast<int64_t>(i);
+      result.second = static_cast<int64_t>(i) + 1;
+    }
+    if (result.second > 0) results.push_back(result);
   }
   return results;
 }
@@ -388,16 +397,29 @@ TEST_F(QuestionProtocol, ResultsOfToolsAreTokensOfPromptAndQuestion) {
       }
     }
     EXPECT_EQ(sample.results.back().tool, "");
-    sample.messages = {{"system", "Tools."}, {"user", "Where?"}, {"assistant", "look()"}, {"tool", "room 7"}};
-    sample.results.clear();
-    sample.turns.clear();
-    sample.question = {};
-    const Request request = loaded.request(sample, {}, {}, Question::seen);
-    ASSERT_EQ(request.layout.results.size(), 1U) << "a message of role tool";
-    const auto [begin, end, tool] = request.layout.results[0];
-    const auto its = std::span(request.prompt).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-    EXPECT_NE(std::string("room 7").find(loaded.opened().tokenizer->decode(its)), std::string::npos);
   }
+}
+
+TEST_F(QuestionProtocol, ResultsHaveBlanksBesideThemAndAreMessagesOfTheirRole) {
+  LoadedModel plain = model(), chat = model("chatml");
+  const datasets::Sample gate{.id = "s",
+                              .messages = {{"user", "Result: gate\n\nRequest: where?"}},
+                              .chat_template = false,
+                              .results = {{.message = 0, .begin = 8, .end = 12, .tool = "find"}}};
+  const datasets::Sample looked{
+      .id = "t", .messages = {{"system", "Tools."}, {"user", "Where?"}, {"assistant", "look()"}, {"tool", "room 7"}}};
+  const auto told = [](LoadedModel& by, const datasets::Sample& sample) {
+    std::vector<std::pair<std::string, std::string>> results;
+    const Request request = by.request(sample, {}, {}, Question::seen);
+    for (const auto& [begin, end, tool] : request.layout.results) {
+      const auto tokens = std::span(request.prompt).first(static_cast<size_t>(end)).subspan(static_cast<size_t>(begin));
+      results.emplace_back(tool, by.opened().tokenizer->decode(tokens));
+    }
+    return results;
+  };
+  using Told = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(told(plain, gate), (Told{{"find", " gate"}})) << "a blank that its token has";
+  EXPECT_EQ(told(chat, looked), (Told{{"", "room 7"}}));
 }
 
 TEST_F(QuestionProtocol, TurnsNeedSeveralQuestionsAboutAContext) {
