@@ -52,6 +52,15 @@ const Row& bfcl_answer(const BfclAnswers& answers, const std::string& id, const 
   fail({.place = place, .found = "no accepted answer for " + id, .expected = "one in possible_answer/"});
 }
 
+Row read_bfcl_functions(WorkloadInfo info, const std::filesystem::path& root, const std::string& file) {
+  info.folder = "bfcl/multi_turn_func_doc";
+  info.files = {file};
+  Row functions = Row::array();
+  RecordReader rows(require_data_file(info, root).path);
+  while (const auto record = rows.next()) functions.push_back(parse_object(*record));
+  return functions;
+}
+
 Row with_bfcl_hints(Row functions) {
   for (Row& function : functions) function["description"] = function.value("description", "") + kHint;
   return functions;

@@ -24,6 +24,8 @@ using BfclAnswers = std::map<std::string, Row>;
 /// The answer to a row. Throws UserError where there is none.
 [[nodiscard]] const Row& bfcl_answer(const BfclAnswers& answers, const std::string& id, const std::string& place);
 
+/// Descriptions of functions in a file of multi_turn_func_doc/, below the same `root` as the category's own.
+[[nodiscard]] Row read_bfcl_functions(WorkloadInfo info, const std::filesystem::path& root, const std::string& file);
 /// Functions with the sentence on Python's syntax that the runner adds to each description.
 [[nodiscard]] Row with_bfcl_hints(Row functions);
 /// Messages that begin a conversation: the system's, which describes `functions`, and those of the first turn. A system

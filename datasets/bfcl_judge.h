@@ -1,20 +1,30 @@
 #pragma once
 // BFCL's own package as the judge of conversations of several turns, in a Python process
-// (python/kvarena/bfcl_judge.py): it carries calls out on the package's classes and compares their states at the end.
+// (python/kvarena/bfcl_judge.py): it carries calls out on the package's classes and judges what they come to.
 //
 //   judge: {"ready": true}, or {"error": TEXT, "absent": true} where its Python has no such package
-//   program: {"task": {"entry": ROW, "ground_truth": [[CALL, ...], ...]}, "answers": [TEXT, ...]}
-//   judge: {"messages": [{"role": ..., "content": ...}, ...]}: all that was said, the message behind these answers
-//   last;
-//          beside it, when the conversation is over, "valid", "error" (a kind, or empty) and "result", answers by turn
+//   program: {"task": TASK, "answers": [TEXT, ...]}
+//   judge: {"count": TEXT}, any number of times; program: {"tokens": N}
+//   judge: {"messages": [{"role": ..., "content": ...}, ...]}: all that was said in this context, the message behind
+//          these answers last; or, when all is over, {"record": {...}}, which is scored
 //   judge: {"error": TEXT} where it could not judge
+//
+//   TASK: {"entry": ROW, "ground_truth": [[CALL, ...], ...]} of multi_turn, whose record has "valid", "error" (a kind,
+//   or
+//         empty) and "result", answers by turn; {"entries": [ROW, ...], "function": [...], "ground_truth": {ID: [TEXT,
+//         ...]}} of a memory, whose record has "questions", each with "id", "valid" and "error", and "result" by id;
+//         both with "room" and "answer_tokens" (BfclConversation)
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 
+#include "datasets/records.h"
+#include "datasets/workload.h"
 #include "harness/core/python_process.h"
 
 namespace kvarena::datasets {
@@ -26,9 +36,10 @@ class BfclJudge {
   /// `script`: "bfcl_judge.py" of the program's own files.
   explicit BfclJudge(std::filesystem::path script);
 
-  /// Asks for what follows the answers to a task, a JSON text. Throws UserError where the package is absent, the
-  /// process ends, takes too long or cannot judge; the next question starts it anew.
-  [[nodiscard]] nlohmann::json ask(const std::string& task, std::span<const std::string> answers);
+  /// Asks for what follows the answers to a task, a JSON text. `length` gives a message's tokens. Throws UserError
+  /// where the package is absent, the process ends, takes too long or cannot judge; the next question starts it anew.
+  [[nodiscard]] nlohmann::json ask(const std::string& task, std::span<const std::string> answers,
+                                   const std::function<int64_t(const std::string&)>& length);
 
  private:
   void start();
@@ -37,6 +48,23 @@ class BfclJudge {
   std::filesystem::path script_;
   PythonProcess process_;
   std::mutex one_at_a_time_;
+};
+
+/// Parts of a live sample that its replies share. Copies have one judge.
+class BfclConversation {
+ public:
+  static constexpr int64_t kAnswerTokens = 512;
+
+  /// `tokens`: the model's; null: a byte counts as one.
+  explicit BfclConversation(const TokenCounter* tokens);
+
+  /// Makes the sample live. A conversation that needs more than `room` tokens behind its first answer has failed; a
+  /// later context's may have as many, of which what its prompt is longer than the first one's takes its share.
+  void begin(Sample& sample, Row task, int64_t room) const;
+
+ private:
+  std::shared_ptr<BfclJudge> judge_;
+  const TokenCounter* tokens_;
 };
 
 }  // namespace kvarena::datasets

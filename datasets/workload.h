@@ -91,9 +91,14 @@ struct RecordedTurn {
 
 /// Message behind the answers that a live sample has had so far, and the record of them.
 struct LiveReply {
-  std::string message;              // text that the next answer follows; empty: the conversation is over
-  std::string record;               // JSON of what came of the answers, which is scored in their place once it is over
+  std::string message;  // text that the next answer follows; empty, unless `anew` is not: the conversation is over
+  std::string record;   // JSON of what came of the answers, which is scored in their place once it is over
+  /// A chat's messages that the next answer follows in a context of their own, where nothing that was said before is
+  /// seen; the last one is the question. Empty: the conversation goes on in its context.
+  std::vector<Message> anew;
   std::vector<ToolResult> results;  // in the message
+
+  [[nodiscard]] bool over() const { return message.empty() && anew.empty(); }
 };
 
 /// A conversation whose next message follows from the answers, as results of tools do.
@@ -101,7 +106,8 @@ struct Live {
   /// Returns what follows the answers so far, at least one; equal answers have equal replies. Null: one answer ends
   /// the sample.
   std::function<LiveReply(std::span<const std::string> answers)> reply;
-  int64_t most_tokens = 0;  // that may follow the first answer: room that the window has to have
+  int64_t most_tokens = 0;  // that may follow the first answer, or be in a later context beside as many tokens as the
+                            // first prompt has: room that the window has to have
 };
 
 /// One prompt with everything needed to generate, score and cite the answer.

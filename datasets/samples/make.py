@@ -6,6 +6,7 @@ The build runs it. The result does not depend on the machine.
 
 import sys
 
+import make_bfcl_memory
 import make_bfcl_multi_turn
 import make_helmet
 import make_instructions
@@ -17,6 +18,7 @@ import make_zero_scrolls
 
 make_longbench.main(sys.argv[1])
 make_others.main(sys.argv[1])
+make_bfcl_memory.main()
 make_bfcl_multi_turn.main()
 make_instructions.ifeval()
 make_long_contexts.main()

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -13,15 +14,9 @@
 #include "datasets/bfcl_judge.h"
 #include "datasets/row_source.h"
 #include "harness/core/error.h"
-#include "harness/core/own_files.h"
 
 namespace kvarena::datasets {
 namespace {
-
-using nlohmann::json;
-
-constexpr int64_t kFrameTokens = 16;  // of a chat template around a message, at most
-constexpr int64_t kAnswerTokens = 512;
 
 // constants/executable_backend_config.py: files of multi_turn_func_doc/ by class.
 constexpr std::array<std::pair<std::string_view, const char*>, 8> kDescriptions = {{
@@ -38,21 +33,15 @@ constexpr std::array<std::pair<std::string_view, const char*>, 8> kDescriptions 
 /// Functions of the classes that a row is about.
 class Descriptions {
  public:
-  Descriptions(WorkloadInfo info, std::filesystem::path root) : info_(std::move(info)), root_(std::move(root)) {
-    info_.folder = "bfcl/multi_turn_func_doc";
-  }
+  Descriptions(WorkloadInfo info, std::filesystem::path root) : info_(std::move(info)), root_(std::move(root)) {}
 
   const Row& of(const std::string& name, const std::string& place) {
-    const auto [known, fresh] = read_.try_emplace(name, Row::array());
-    if (!fresh) return known->second;
+    if (const auto known = read_.find(name); known != read_.end()) return known->second;
     const auto* const file = std::ranges::find(kDescriptions, name, [](const auto& entry) { return entry.first; });
     if (file == kDescriptions.end()) {
       fail({.place = place, .found = fmt::format("the class \"{}\"", name), .expected = "one of multi_turn's eight"});
     }
-    info_.files = {file->second};
-    RecordReader rows(require_data_file(info_, root_).path);
-    while (const auto record = rows.next()) known->second.push_back(parse_object(*record));
-    return known->second;
+    return read_[name] = read_bfcl_functions(info_, root_, file->second);
   }
 
  private:
@@ -96,47 +85,13 @@ void require_turns(const Row& turns, const Row& truth, const std::string& place)
             "as many in \"question\" as in \"ground_truth\", the first with a message, others with at most one"});
 }
 
-/// A row's conversation, which replies of its sample share.
-struct Task {
-  std::shared_ptr<BfclJudge> judge;
-  std::string text;                      // for the judge
-  size_t prompt = 0;                     // messages before the first answer
-  int64_t room = 0;                      // tokens
-  const TokenCounter* tokens = nullptr;  // null: a byte counts as one
-
-  [[nodiscard]] int64_t length(const std::string& content) const {
-    return kFrameTokens + (tokens == nullptr ? std::ssize(content) : std::ssize(tokens->encode(content)));
-  }
-
-  [[nodiscard]] LiveReply reply(std::span<const std::string> answers) const {
-    const json said = judge->ask(text, answers);
-    if (said.contains("valid")) {
-      return {.message = "",
-              .record = json{{"valid", said["valid"]}, {"error", said["error"]}, {"result", said["result"]}}.dump(),
-              .results = {}};
-    }
-    const json& messages = said["messages"];
-    int64_t taken = kAnswerTokens;
-    for (size_t i = prompt + 1; i < messages.size(); ++i) taken += length(messages[i]["content"]);
-    const std::string refusal = fmt::format("more than {} tokens behind the first answer", room);
-    if (taken > room) {
-      return {.message = "",
-              .record = json{{"valid", false}, {"error", "multi_turn:inference_error"}, {"result", refusal}}.dump(),
-              .results = {}};
-    }
-    LiveReply reply{.message = messages.back()["content"], .record = "", .results = {}};
-    reply.results = bfcl_results(reply.message);
-    return reply;
-  }
-};
-
 class BfclMultiTurn final : public Workload {
  public:
   explicit BfclMultiTurn(int64_t room) : room_(room) {}
 
   void parameters(ParameterVisitor& p) override {
     p("room", room_)
-        .min(kAnswerTokens)
+        .min(BfclConversation::kAnswerTokens)
         .max(1 << 20)
         .doc(
             "tokens for all that follows the first answer; a conversation that needs more has failed, as one has that "
@@ -148,17 +103,17 @@ class BfclMultiTurn final : public Workload {
     const DataFile file = require_data_file(info(), settings.data_dir);
     auto answers = std::make_shared<BfclAnswers>(read_bfcl_answers(info(), file.root));
     auto descriptions = std::make_shared<Descriptions>(info(), file.root);
-    Task task{
-        .judge = std::make_shared<BfclJudge>(own_file("bfcl_judge.py")), .room = room_, .tokens = settings.tokens};
-    return make_row_source(file, [=, task = std::move(task)](const Row& row, const std::string& place, Sample& sample) {
-      fill(row, place, *answers, *descriptions, task, sample);
+    return make_row_source(file, [=, room = room_, talk = BfclConversation(settings.tokens)](
+                                     const Row& row, const std::string& place, Sample& sample) {
+      talk.begin(sample, fill(row, place, *answers, *descriptions, sample), room);
       return true;
     });
   }
 
  private:
-  static void fill(const Row& row, const std::string& place, const BfclAnswers& answers, Descriptions& descriptions,
-                   Task task, Sample& sample) {
+  /// Fills what is known before the first answer, and returns the judge's task.
+  static Row fill(const Row& row, const std::string& place, const BfclAnswers& answers, Descriptions& descriptions,
+                  Sample& sample) {
     sample.id = string_field(row, "id", place);
     const Row& turns = any_field(row, "question", place);
     const Row& truth = bfcl_answer(answers, sample.id, place);
@@ -167,12 +122,7 @@ class BfclMultiTurn final : public Workload {
     sample.messages = bfcl_messages(entry["function"], turns[0], place);
     sample.question = {sample.messages.size() - 1, 0};
     for (const Row& calls : truth) sample.references.push_back(calls.dump());
-    task.prompt = sample.messages.size();
-    task.text = Row{{"entry", entry}, {"ground_truth", truth}}.dump();
-    sample.live.most_tokens = task.room;
-    sample.live.reply = [shared = std::make_shared<const Task>(std::move(task))](std::span<const std::string> said) {
-      return shared->reply(said);
-    };
+    return {{"entry", entry}, {"ground_truth", truth}};
   }
 
   int64_t room_;
@@ -206,7 +156,7 @@ struct Category {
          .folder = "bfcl",
          .files = {file},
          .samples = 200,
-         .generation = {.max_new_tokens = kAnswerTokens}},
+         .generation = {.max_new_tokens = BfclConversation::kAnswerTokens}},
         [room = category.room] { return std::make_unique<BfclMultiTurn>(room); });
   }
   return true;

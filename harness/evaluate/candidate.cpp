@@ -22,6 +22,14 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt) {
 
 }  // namespace
 
+Prefill read_prompt(Transformer& model, const Request& request, const Needs& needs, const PrefillFolder* prefills) {
+  Prefill prompt = prefills == nullptr ? prefill(model, request.prompt, needs, kPrefillChunk, request.facts)
+                                       : prefills->read(model, request.prompt, needs, request.facts);
+  prompt.layout = request.layout;
+  prompt.memory = reuse_memory(request);
+  return prompt;
+}
+
 void run_candidates(Transformer& model, const Prefill& prompt, std::vector<Candidate*> candidates,
                     const Prefill* neighbour) {
   for (Candidate* candidate : candidates) {

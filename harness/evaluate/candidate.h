@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "harness/engine/session/prefill.h"
 #include "harness/engine/session/selection_meter.h"
 #include "harness/engine/session/session.h"
+#include "harness/engine/stored/prefill_folder.h"
 #include "harness/evaluate/evaluated_method.h"
 #include "harness/evaluate/request.h"
 
@@ -31,6 +33,10 @@ struct Candidate {
   std::string failure;
   double seconds = 0;
 };
+
+/// Reads the request's prompt with what methods ask of it. `prefills`: where it may have been stored; null: nowhere.
+[[nodiscard]] Prefill read_prompt(Transformer& model, const Request& request, const Needs& needs,
+                                  const PrefillFolder* prefills = nullptr);
 
 /// Gives each candidate a session that begins with the prompt, and runs them in shared passes, beside a request over
 /// `neighbour` when that is given. Should one throw, each is run again by itself, so that only the one that threw

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
+#include <optional>
 
 #include "datasets/conversation.h"
 #include "datasets/prompt.h"
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
+#include "harness/engine/session/compressed_cache.h"
 #include "harness/evaluate/candidate.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/token_overlap.h"
@@ -28,8 +30,9 @@ struct Conversation {
   Conversation(const Conversation&) = delete;
   Conversation& operator=(const Conversation&) = delete;
 
-  datasets::Sample sample;  // with what was said so far
-  Request request;          // for the next answer
+  datasets::Sample sample;      // with what was said so far
+  Request request;              // for the next answer
+  std::optional<Prefill> anew;  // the prompt of its context, where that is not the first one
   Candidate candidate;
   std::vector<std::string> answers;
   std::vector<int32_t> tokens;      // of all answers
@@ -38,21 +41,41 @@ struct Conversation {
   bool over = false;
 };
 
+/// Makes the request of what was said so far.
+void ask_on(Conversation& talk) {
+  auto continued = std::move(talk.request.continued);
+  talk.request = continued(talk.sample);
+  talk.request.continued = std::move(continued);
+}
+
+/// Begins a context with those messages.
+void begin_anew(Conversation& talk, Transformer& model, std::vector<datasets::Message> messages) {
+  talk.sample.messages = std::move(messages);
+  talk.sample.question = {.message = talk.sample.messages.size() - 1, .byte = 0};
+  talk.sample.turns.clear();
+  talk.sample.results.clear();
+  ask_on(talk);
+  talk.candidate.session.reset();  // which reads the meter, as that does the prompt
+  talk.candidate.meter.reset();
+  talk.anew.reset();
+  talk.anew.emplace(read_prompt(model, talk.request, combine({.sliding = false}, talk.candidate.method->asks())));
+  talk.anew->compressed = std::make_shared<CompressedPrompts>();
+}
+
 /// Takes the session's answer and asks behind it, unless the conversation is over.
-void go_on(Conversation& talk) {
+void go_on(Conversation& talk, Transformer& model) {
   const Session& session = *talk.candidate.session;
   talk.tokens.insert(talk.tokens.end(), session.tokens.begin(), session.tokens.end());
   talk.rounds.insert(talk.rounds.end(), session.rounds.begin(), session.rounds.end());
   talk.answers.push_back(datasets::strip(answer_text(talk.request, session.tokens)));
   datasets::LiveReply reply = talk.sample.live.reply(talk.answers);
   talk.record = std::move(reply.record);
-  talk.over = reply.message.empty();
+  talk.over = reply.over();
   if (talk.over) return;
+  if (!reply.anew.empty()) return begin_anew(talk, model, std::move(reply.anew));
   const std::vector<int32_t> prompt = std::move(talk.request.prompt);
-  auto continued = std::move(talk.request.continued);
   datasets::add_turn(talk.sample, talk.answers.back(), reply.message, std::move(reply.results));
-  talk.request = continued(talk.sample);
-  talk.request.continued = std::move(continued);
+  ask_on(talk);
   if (talk.request.prompt == prompt) return;
   fail({.place = fmt::format("sample {}", talk.sample.id),
         .found = "a chat template that changes what was said before",
@@ -65,13 +88,18 @@ void converse(Transformer& model, const Prefill& prompt, std::deque<Conversation
   std::vector<Conversation*> open;
   for (Conversation& talk : talks) open.push_back(&talk);
   while (!open.empty()) {
-    std::vector<Candidate*> candidates;
-    for (Conversation* talk : open) candidates.push_back(&talk->candidate);
-    run_candidates(model, prompt, candidates, neighbour);
+    std::vector<Candidate*> together;
+    for (Conversation* talk : open) {
+      if (!talk->anew) together.push_back(&talk->candidate);
+    }
+    run_candidates(model, prompt, together, neighbour);
+    for (Conversation* talk : open) {
+      if (talk->anew) run_candidates(model, *talk->anew, {&talk->candidate}, neighbour);
+    }
     for (Conversation* talk : open) {
       if (!talk->candidate.failure.empty()) continue;
       if (on_answer) on_answer(*talk);
-      talk->candidate.failure = failure_of([&] { go_on(*talk); });
+      talk->candidate.failure = failure_of([&] { go_on(*talk, model); });
     }
     std::erase_if(open, [](const Conversation* talk) { return talk->over || !talk->candidate.failure.empty(); });
   }
@@ -121,7 +149,8 @@ SampleOutcome said(Conversation& talk, const Request& first, const LiveReference
   last.rounds = std::move(talk.rounds);
   Request request = first;
   request.thinking = {};  // is told apart in one answer alone
-  SampleOutcome outcome = outcome_of(last, request, talk.record, reference.record, reference.answers.bytes);
+  const int64_t full_bytes = talk.anew ? talk.anew->cache.bytes() : reference.answers.bytes;
+  SampleOutcome outcome = outcome_of(last, request, talk.record, reference.record, full_bytes);
   add_departure(outcome.result, talk.tokens, reference.answers);
   return outcome;
 }
@@ -134,10 +163,12 @@ LiveReference converse_with_full(Transformer& model, const Prefill& prompt, cons
   Conversation& talk = talks.emplace_back(request, full);
   std::vector<FullAnswer> answers(1);
   talk.candidate.on_logits = [&](int64_t step, std::span<const float> row) {
+    if (talk.anew) return;
     answers.back().logits.resize(static_cast<size_t>(step));
     answers.back().logits.emplace_back(row.begin(), row.end());
   };
   converse(model, prompt, talks, nullptr, [&](const Conversation& answered) {
+    if (answered.anew) return;
     answers.back().question = answered.request.question;
     answers.back().tokens = answered.candidate.session->tokens;
     answers.emplace_back();

@@ -84,16 +84,11 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
   return outcomes;
 }
 
-/// The request's prompt with what any of the methods needs of it.
-Prefill read_prompt(Transformer& model, const Request& request, std::span<const EvaluatedMethod> methods,
-                    const PrefillFolder* prefills) {
+/// Needs of all methods together.
+Needs needs_of(std::span<const EvaluatedMethod> methods) {
   Needs needs{.sliding = false};
   for (const EvaluatedMethod& evaluated : methods) needs = combine(needs, evaluated.method->asks());
-  Prefill prompt = prefills == nullptr ? prefill(model, request.prompt, needs, kPrefillChunk, request.facts)
-                                       : prefills->read(model, request.prompt, needs, request.facts);
-  prompt.layout = request.layout;
-  prompt.memory = reuse_memory(request);
-  return prompt;
+  return needs;
 }
 
 }  // namespace
@@ -105,7 +100,8 @@ std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& r
   std::optional<Prefill>& prompt = context == nullptr ? own : *context;
   if (!prompt || prompt->tokens != request.prompt) {
     prompt.reset();
-    const std::string failure = failure_of([&] { prompt.emplace(read_prompt(model, request, methods, prefills)); });
+    const std::string failure =
+        failure_of([&] { prompt.emplace(read_prompt(model, request, needs_of(methods), prefills)); });
     if (!failure.empty()) {
       // One method's needs cannot be met (a second reading that does not fit the window): halving finds whose.
       if (methods.size() == 1) return {SampleOutcome{.failure = failure}};

@@ -20,6 +20,7 @@ constexpr const char* kOneTurn[] = {
     "simple",        "multiple",      "parallel",      "parallel_multiple",      "irrelevance",
     "live_simple",   "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance",
     "live_relevance"};
+constexpr const char* kMemories[] = {"kv", "rec_sum"};
 constexpr const char* kCategories[] = {"base", "long_context", "miss_func", "miss_param"};
 
 void expect_part(const std::string& part, const std::string& text) {
@@ -37,23 +38,33 @@ std::string digest(const std::vector<Message>& messages) {
 
 /// A sample's conversation with answers that are there already.
 struct Talk {
-  std::vector<Message> messages;
+  std::vector<std::vector<Message>> contexts;
   json record;  // null while it is not over
 };
 
 Talk talk_of(const Sample& sample, const std::vector<std::string>& answers) {
-  Talk talk{.messages = sample.messages, .record = {}};
+  Talk talk{.contexts = {sample.messages}, .record = {}};
   for (size_t i = 0; i < answers.size(); ++i) {
     const LiveReply reply = sample.live.reply(std::span(answers).first(i + 1));
-    talk.messages.push_back({"assistant", answers[i]});
-    if (reply.message.empty()) {
+    talk.contexts.back().push_back({"assistant", answers[i]});
+    if (reply.over()) {
       talk.record = json::parse(reply.record);
       EXPECT_EQ(i + 1, answers.size()) << sample.id << " is over before the runner's conversation is";
       break;
     }
-    talk.messages.push_back({"user", reply.message});
+    if (reply.anew.empty()) {
+      talk.contexts.back().push_back({"user", reply.message});
+    } else {
+      talk.contexts.push_back(reply.anew);
+    }
   }
   return talk;
+}
+
+json digests(const std::vector<std::vector<Message>>& contexts) {
+  json all = json::array();
+  for (const std::vector<Message>& messages : contexts) all.push_back(digest(messages));
+  return all;
 }
 
 /// Samples of all categories by id.
@@ -64,6 +75,7 @@ std::map<std::string, Sample> samples_of(const std::filesystem::path& data_dir) 
   };
   for (const char* category : kOneTurn) add(std::string("bfcl/") + category, "{}");
   for (const char* category : kCategories) add(std::string("bfcl/multi_turn_") + category, R"({"room": 1000000})");
+  for (const char* kind : kMemories) add(std::string("bfcl/memory_") + kind, R"({"room": 1000000})");
   return samples;
 }
 
@@ -85,13 +97,42 @@ void expect_prompts_of_the_runner(const json& rows, const std::map<std::string, 
 
 void expect_conversations_of_the_runner(const json& rows, const std::map<std::string, Sample>& samples) {
   for (const json& row : rows) {
-    if (!row.contains("answers")) continue;
+    if (!row.contains("messages")) continue;
     SCOPED_TRACE(row["id"].get<std::string>() + ", " + row["script"].get<std::string>());
     const Talk talk = talk_of(samples.at(row["id"]), row["answers"]);
     ASSERT_FALSE(talk.record.is_null()) << "goes on where the runner's conversation is over";
-    EXPECT_EQ(digest(talk.messages), row["messages"]);
+    EXPECT_EQ(digests(talk.contexts), json::array({row["messages"]}));
     EXPECT_EQ(talk.record["valid"], row["valid"]);
     EXPECT_EQ(talk.record["error"], row["error"]);
+  }
+}
+
+/// The record's verdicts as the golden script has them.
+json verdicts(const json& record) {
+  json all = json::array();
+  for (const json& question : record["questions"]) {
+    all.push_back({question["id"], question["valid"], question["error"]});
+  }
+  return all;
+}
+
+void expect_memories_of_the_runner(const json& rows, const std::filesystem::path& data_dir) {
+  std::map<int64_t, std::map<std::string, Sample>> by_room;
+  for (const json& row : rows) {
+    if (!row.contains("questions")) continue;
+    SCOPED_TRACE(row["id"].get<std::string>() + ", " + row["script"].get<std::string>());
+    std::map<std::string, Sample>& samples = by_room[row["room"]];
+    for (const char* kind : kMemories) {
+      if (samples.contains(row["id"])) break;
+      const std::string parameters = json{{"room", row["room"]}}.dump();
+      for (Sample& sample : all_samples(std::string("bfcl/memory_") + kind, parameters, {.data_dir = data_dir})) {
+        samples[sample.id] = std::move(sample);
+      }
+    }
+    const Talk talk = talk_of(samples.at(row["id"]), row["answers"]);
+    ASSERT_FALSE(talk.record.is_null()) << "goes on where the runner's conversations are over";
+    EXPECT_EQ(digests(talk.contexts), row["contexts"]);
+    EXPECT_EQ(verdicts(talk.record), row["questions"]);
   }
 }
 
@@ -105,17 +146,28 @@ TEST(BfclMultiTurn, ConversationsAndVerdictsAreTheRunners) {
   expect_conversations_of_the_runner(read_json(kGolden), samples);
 }
 
-TEST(BfclMultiTurn, OfficialRowsHaveTheRunnersPromptsAndConversations) {
+TEST(BfclMemory, DaysQuestionsAndVerdictsAreTheRunners) {
+  const auto samples = all_samples("bfcl/memory_kv");
+  if (const std::string reason = why_not(samples.at(0)); !reason.empty()) GTEST_SKIP() << reason;
+  expect_memories_of_the_runner(read_json(kGolden), {});
+}
+
+TEST(Bfcl, OfficialRowsHaveTheRunnersPromptsAndConversations) {
   const char* file = std::getenv("KVARENA_BFCL_CONVERSATIONS");
   if (file == nullptr) GTEST_SKIP() << "KVARENA_BFCL_CONVERSATIONS names no file of tests/golden/datasets_bfcl.py";
   for (const char* category : kCategories) {
     const FileCheck check = check_data(find_workload(std::string("bfcl/multi_turn_") + category, "test"), {});
     EXPECT_EQ(check.state, FileState::official) << category << ": " << check.detail;
   }
+  for (const char* kind : kMemories) {
+    const FileCheck check = check_data(find_workload(std::string("bfcl/memory_") + kind, "test"), {});
+    EXPECT_EQ(check.state, FileState::official) << kind << ": " << check.detail;
+  }
   const std::map<std::string, Sample> samples = samples_of(official_dir({}));
   const json rows = read_json(file);
   expect_prompts_of_the_runner(rows, samples);
   expect_conversations_of_the_runner(rows, samples);
+  expect_memories_of_the_runner(rows, official_dir({}));
 }
 
 TEST(BfclMultiTurn, AConversationThatOutgrowsItsRoomHasFailed) {
@@ -124,9 +176,9 @@ TEST(BfclMultiTurn, AConversationThatOutgrowsItsRoomHasFailed) {
   EXPECT_EQ(samples[0].live.most_tokens, 700);
   const std::vector<std::string> answers = {"[mv(source='town.txt', destination='old')]",
                                             "[touch(file_name='fair.txt')]"};
-  EXPECT_FALSE(samples[0].live.reply(std::span(answers).first(1)).message.empty());
+  EXPECT_FALSE(samples[0].live.reply(std::span(answers).first(1)).over());
   const LiveReply reply = samples[0].live.reply(answers);
-  EXPECT_EQ(reply.message, "");
+  EXPECT_TRUE(reply.over());
   EXPECT_EQ(json::parse(reply.record)["valid"], false);
   EXPECT_EQ(json::parse(reply.record)["error"], "multi_turn:inference_error");
 }
@@ -151,8 +203,9 @@ struct OwnJudge {
                  script),
         judge(file.path()) {}
   std::string error(const std::vector<std::string>& answers = {"a"}) {
-    return error_of([&] { (void)judge.ask("{}", answers); });
+    return error_of([&] { (void)judge.ask("{}", answers, length); });
   }
+  static int64_t length(const std::string& text) { return std::ssize(text); }
   TemporaryFile file;
   BfclJudge judge;
 };
@@ -169,9 +222,13 @@ TEST(BfclJudge, IsAskedAgainAfterItFailed) {
                "    if answers[-1] == 'odd': say('no JSON')\n"
                "    elif answers[-1] == 'list': say('[1]')\n"
                "    elif answers[-1] == 'error': say('{\"error\": \"KeyError: id\"}')\n"
+               "    elif answers[-1] == 'count':\n"
+               "        say('{\"count\": \"four\"}')\n"
+               "        say(json.dumps({'messages': [json.loads(channel.readline())]}))\n"
                "    else: say(json.dumps({'messages': [{'role': 'user', 'content': str(len(answers))}]}))\n");
-  const std::vector<std::string> three = {"a", "b\xff", "c"};
-  const auto asked = [&] { return own.judge.ask("{}", three)["messages"][0]["content"]; };
+  const std::vector<std::string> three = {"a", "b\xff", "c"}, count = {"count"};
+  const auto asked = [&] { return own.judge.ask("{}", three, OwnJudge::length)["messages"][0]["content"]; };
+  EXPECT_EQ(own.judge.ask("{}", count, OwnJudge::length)["messages"], json::parse(R"([{"tokens": 4}])"));
   EXPECT_EQ(asked(), "3");
   expect_part("BFCL's judge: found its Python process ended with exit code 3", own.error({"die"}));
   EXPECT_EQ(asked(), "3");

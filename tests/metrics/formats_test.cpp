@@ -203,6 +203,21 @@ TEST(BfclMultiTurn, ReadsTheVerdictOfAConversation) {
   }
 }
 
+TEST(BfclMemory, GivesTheShareOfQuestionsWithARightVerdict) {
+  const std::vector<std::string> accepted = {"[]"};
+  const json none = json::object();
+  const auto scored = [&](const std::string& record) {
+    return score_sample(find_metric("bfcl_memory"), {record, accepted, none});
+  };
+  const MetricScore half = scored(R"({"questions": [{"id": "a", "valid": true}, {"id": "b", "valid": false}]})");
+  EXPECT_EQ(half.score, 0.5);
+  EXPECT_EQ(half.values.at("right"), 1);
+  EXPECT_EQ(half.values.at("questions"), 2);
+  for (const char* record : {"", "{}", R"({"questions": []})", R"({"valid": true})"}) {
+    EXPECT_THROW((void)scored(record), UserError) << record;
+  }
+}
+
 TEST(BfclChecker, RefusesEntriesOfAnotherForm) {
   const auto calls = *parse_python_calls("f(a=1)");
   const json functions = {{{"name", "f"}, {"parameters", {{"properties", {{"a", {{"type", "integer"}}}}}}}}};

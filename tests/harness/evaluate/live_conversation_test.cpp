@@ -51,6 +51,21 @@ datasets::Sample echoed_sample() {
           .generation = {.max_new_tokens = kTokens}};
 }
 
+/// Text of a later context, of the answers in the first one.
+std::string retold(std::span<const std::string> answers) {
+  std::string text;
+  for (size_t i = 0; i < 30; ++i) text += fmt::format("note{}is{};", i, answers[i % kAnswers]);
+  return text;
+}
+
+/// Echoes in a second context too.
+datasets::LiveReply echo_twice(std::span<const std::string> answers) {
+  datasets::LiveReply reply = echo(answers);
+  if (answers.size() == kAnswers) reply.anew = {{"user", retold(answers)}, {"user", "Begin:"}};
+  if (answers.size() == 2 * kAnswers) reply.message.clear();
+  return reply;
+}
+
 /// One method's conversation, with each prompt put together from its pieces.
 struct StepByStep {
   std::vector<std::string> answers;
@@ -93,7 +108,7 @@ class LiveConversation : public ::testing::Test {
       talk.answers.push_back(datasets::strip(tokenizer.decode(decoded.tokens)));
       const datasets::LiveReply reply = echo(talk.answers);
       if (reply.message.empty()) break;
-      say(encoded(" " + talk.answers.back()));
+      say(encoded((sample.chat_template ? "" : " ") + talk.answers.back()));
       say(encoded(reply.message));
     }
     say(talk.tokens.back());
@@ -173,6 +188,47 @@ TEST_F(LiveConversation, EachMethodGoesOnWithItsOwnAnswers) {
     EXPECT_EQ(value_of(outcomes[0], "kl_nats"), 0);
     EXPECT_EQ(value_of(outcomes[0], "exact_match_full"), 1);
     EXPECT_EQ(outcomes.back().result.prediction, outcomes[0].result.prediction) << "a verifier is lossless here too";
+    EXPECT_GT(departed, 0);
+  }
+}
+
+TEST_F(LiveConversation, AContextThatBeginsAnewIsAPromptOfItsMethodAlone) {
+  LoadedModel loaded = model();
+  datasets::Sample sample = echoed_sample();
+  sample.chat_template = true;  // of messages, which this model's template puts behind one another
+  sample.live.reply = echo_twice;
+  const std::vector<json> specs = {
+      {{"name", "full"}},
+      {{"name", "snapkv"}, {"keep", 0.25}, {"window", 8}},
+      {{"name", "kivi"}, {"bits", 2}, {"residual_length", 32}},
+      {{"name", "quest"}, {"keep", 0.25}},
+      {{"name", "vericache"}, {"draft_length", 4}, {"drafter", {{"name", "knorm"}, {"keep", 0.3}}}}};
+  for (const Question question : {Question::unseen, Question::seen}) {
+    std::vector<EvaluatedMethod> methods;
+    for (const json& spec : specs) methods.push_back({.method = make_method(spec, "test")});
+    Request request = loaded.request(sample, {}, {}, question);
+    request.continued = [&](const datasets::Sample& further) { return loaded.request(further, {}, {}, question); };
+    const auto outcomes = evaluate_quality(loaded.transformer(), request, methods);
+    const bool seen = question == Question::seen;
+    const StepByStep full = step_by_step(loaded, sample, seen, specs[0]);
+    int64_t departed = 0;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      ASSERT_EQ(outcomes[i].failure, "") << specs[i];
+      const StepByStep first = step_by_step(loaded, sample, seen, specs[i]);
+      datasets::Sample later = sample;
+      const std::string context = retold(first.answers);
+      later.messages = {{"user", context + "Begin:"}};
+      later.question = {0, context.size()};
+      const StepByStep second = step_by_step(loaded, later, seen, specs[i]);
+      std::vector<std::string> answers = first.answers;
+      answers.insert(answers.end(), second.answers.begin(), second.answers.end());
+      EXPECT_EQ(outcomes[i].result.prediction, echo(answers).record) << specs[i];
+      EXPECT_NEAR(value_of(outcomes[i], "kl_nats"), kl_along(loaded, full, specs[i]), 1e-9) << specs[i];
+      const Prefill prompt = prefill(loaded.transformer(), second.prompt, {}, kPrefillChunk, loaded.facts());
+      EXPECT_EQ(value_of(outcomes[i], "full_kv_bytes"), static_cast<double>(prompt.cache.bytes())) << specs[i];
+      departed += first.answers != full.answers;
+    }
+    EXPECT_EQ(outcomes.back().result.prediction, outcomes[0].result.prediction);
     EXPECT_GT(departed, 0);
   }
 }
