@@ -10,6 +10,7 @@ import make_bfcl_memory
 import make_bfcl_multi_turn
 import make_helmet
 import make_instructions
+import make_livecodebench
 import make_long_contexts
 import make_longbench
 import make_nolima
@@ -21,6 +22,7 @@ make_others.main(sys.argv[1])
 make_bfcl_memory.main()
 make_bfcl_multi_turn.main()
 make_instructions.ifeval()
+make_livecodebench.main()
 make_long_contexts.main()
 make_nolima.main()
 make_zero_scrolls.main()
