@@ -25,6 +25,7 @@ import json
 import os
 import pickletools
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -41,7 +42,7 @@ FILES = 64
 DIGITS = 50_000  # of a number that is written
 WRONG, LATE, FAILED = -2, -3, -4
 NEW_USER, NEW_NETWORK, NEW_IPC = 0x10000000, 0x40000000, 0x08000000  # unshare(2)
-NO_NEW_PRIVILEGES = 38  # prctl(2)
+NO_NEW_PRIVILEGES, DIE_WITH_PARENT = 38, 1  # prctl(2)
 
 # Names that programs find without an import of their own, in LiveCodeBench's order: later ones take the place of earlier ones.
 ALL_NAMES_OF = ("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics", "itertools",
@@ -237,6 +238,7 @@ def results_of(code, tests, function, seconds):
 def confine(folder, seconds):
     """Takes from this process what a program does not need. Refusals of the kernel are borne: it may be a sandbox already."""
     libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     if libc.unshare(NEW_USER | NEW_NETWORK | NEW_IPC) != 0:
         libc.unshare(NEW_NETWORK | NEW_IPC)
@@ -294,15 +296,12 @@ def judged(request):
 def until(descriptor, deadline):
     """All that is written until the deadline."""
     said = b""
-    with open(descriptor, "rb", buffering=0) as file, contextlib.suppress(TimeoutError):
-        os.set_blocking(descriptor, False)
-        while time.monotonic() < deadline:
+    with open(descriptor, "rb", buffering=0) as file:
+        while select.select([file], [], [], max(0, deadline - time.monotonic()))[0]:
             piece = file.read(1 << 16)
-            if piece == b"":
+            if not piece:
                 break
-            said += piece or b""
-            if piece is None:
-                time.sleep(0.002)
+            said += piece
     return said
 
 
