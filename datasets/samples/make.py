@@ -13,6 +13,7 @@ import make_instructions
 import make_livecodebench
 import make_long_contexts
 import make_longbench
+import make_longproc
 import make_nolima
 import make_others
 import make_zero_scrolls
@@ -27,3 +28,4 @@ make_long_contexts.main()
 make_nolima.main()
 make_zero_scrolls.main()
 make_helmet.main()
+make_longproc.main()

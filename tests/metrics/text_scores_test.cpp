@@ -182,6 +182,28 @@ TEST(LoCoMo, ScoresAsItsAuthorsCode) {
   EXPECT_THROW((void)score("locomo", "x", {"x"}), UserError);
 }
 
+TEST(LongProc, ScoresAsItsAuthorsCode) {
+  const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_longproc.json";
+  std::map<std::string, size_t> scored;
+  for (const json& problem : json::parse(std::ifstream(vectors))) {
+    scored[problem["task"]] += problem["answers"].size();
+    for (const json& row : problem["answers"]) {
+      const MetricScore found = score("longproc", row[0], {problem["reference"]}, problem);
+      const json official = row[1].is_null() ? json{{"accuracy", 0.0}} : row[1];  // an answer at which it raises
+      const double whole = official.value("accuracy", official.value("f1", -1.0));
+      EXPECT_NEAR(found.score, whole, 1e-12) << problem["task"] << row;
+      if (row[1].is_null()) continue;
+      EXPECT_NEAR(found.values.at("longproc_partial"), official.value("partial_accuracy", whole), 1e-12)
+          << problem["task"] << row;
+      EXPECT_EQ(found.values.at("longproc_extracted"), official["extraction_rate"].get<double>()) << row;
+    }
+  }
+  EXPECT_EQ(scored.size(), 5U);
+  for (const auto& [task, count] : scored) EXPECT_GE(count, 20U) << task;
+  EXPECT_THROW((void)score("longproc", "x", {"x"}, {{"task", "countdown_2k"}}), UserError);
+  EXPECT_THROW((void)score("longproc", "<Solution></Solution>", {"x"}, {{"task", "countdown"}}), UserError);
+}
+
 TEST(BabiLong, FindsWhatTheAuthorsCodeFinds) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_babilong.json";
   const json rows = json::parse(std::ifstream(vectors));

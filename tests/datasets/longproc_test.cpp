@@ -1,0 +1,92 @@
+// Samples of LongProc's rows. Its scorer and the searches of the project-made rows: tests/golden/metrics_longproc.
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "datasets/data_files.h"
+#include "datasets/official.h"
+#include "tests/datasets/support.h"
+
+namespace kvarena::datasets {
+namespace {
+
+std::vector<Sample> project_made(const std::string& task) {
+  return all_samples("longproc/" + task, "{}", {.data_dir = samples_dir()});
+}
+
+/// Walks the one way from city to city that a prompt tells.
+std::string walked(const Sample& sample) {
+  const std::string& prompt = sample.messages[0].content;
+  std::map<std::string, std::pair<std::string, std::string>> ways;  // by city: what goes, and to where
+  std::istringstream lines(prompt.substr(prompt.find("[PROBLEM]\n"), sample.question.byte));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t has = line.find(" has a "), to = line.find(" to ");
+    if (has == std::string::npos || to == std::string::npos) continue;
+    ways[line.substr(0, has)] = {line.substr(has + 7, to - has - 7), line.substr(to + 4, line.size() - to - 5)};
+  }
+  const std::string question = question_text(sample);
+  const size_t to = question.find(" to ");
+  std::string at = question.substr(24, to - 24), route;
+  for (const std::string end = question.substr(to + 4, question.find(',') - to - 4); at != end;) {
+    const auto& [by, next] = ways.at(at);
+    route += fmt::format("{}From {}, take a {} to {}.", route.empty() ? "" : "\n", at, by, next);
+    at = next;
+  }
+  return route;
+}
+
+TEST(LongProc, EveryLevelAsksBehindItsContextAndHasRoomForItsOutput) {
+  struct Expected {
+    const char* task;
+    const char* question;
+  };
+  for (const auto& [task, question] :
+       {Expected{"html_to_tsv", "[TARGET INFORMATION]\nOf "}, Expected{"path_traversal", "Now find the route from "},
+        Expected{"tom_tracking", "[QUESTION]\nWhere does "}, Expected{"countdown", "Numbers: ["},
+        Expected{"travel_planning", "YOUR TASK:\nYou visit "}}) {
+    for (const auto& [level, tokens] : std::map<std::string, int64_t>{{"0.5k", 1024}, {"2k", 3072}, {"8k", 9216}}) {
+      if (task == std::string("travel_planning") && level == "0.5k") continue;
+      const auto samples = project_made(fmt::format("{}_{}", task, level));
+      ASSERT_GE(samples.size(), 20U);
+      for (const Sample& sample : samples) {
+        EXPECT_TRUE(question_text(sample).starts_with(question)) << question_text(sample);
+        EXPECT_EQ(nlohmann::json::parse(sample.extras)["task"], task);
+        EXPECT_EQ(sample.generation.max_new_tokens, tokens);
+      }
+    }
+  }
+}
+
+TEST(LongProc, RoutesAreTheOnesThatTheCitiesMake) {
+  for (const char* level : {"path_traversal_0.5k", "path_traversal_2k", "path_traversal_8k"}) {
+    for (const Sample& sample : project_made(level)) EXPECT_EQ(sample.references.at(0), walked(sample)) << sample.id;
+  }
+}
+
+TEST(LongProc, ScorersGetTheMembersOfTheMetadataThatTheyRead) {
+  const Sample game = project_made("countdown_0.5k")[0];
+  const auto extras = nlohmann::json::parse(game.extras);
+  std::string numbers;
+  for (const auto& number : extras["nums"]) numbers += (numbers.empty() ? "" : ", ") + number.dump();
+  EXPECT_EQ(question_text(game), fmt::format("Numbers: [{}]\nTarget: {}", numbers, extras["target"].get<int>()));
+  EXPECT_TRUE(nlohmann::json::parse(project_made("travel_planning_2k")[0].extras).contains("ground_truth_cities"));
+}
+
+TEST(LongProc, ARowWithoutAProblemOrMetadataIsNamed) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("kvarena_longproc_{}", ::getpid());
+  const auto message = [&](const char* prompt, const char* metadata) {
+    std::filesystem::create_directories(folder / "longproc");
+    const nlohmann::json row = {
+        {"id", "a"}, {"input_prompt", prompt}, {"reference_output", "x"}, {"metadata", metadata}};
+    std::ofstream(folder / "longproc" / "countdown_2k.jsonl") << row.dump();
+    const std::string said = error_of([&] { (void)all_samples("longproc/countdown_2k", "{}", {.data_dir = folder}); });
+    std::filesystem::remove_all(folder);
+    return said;
+  };
+  EXPECT_NE(message("x", "{}").find("countdown_2k.jsonl:1: input_prompt: found no problem"), std::string::npos);
+  EXPECT_NE(message("Numbers:", "[").find("countdown_2k.jsonl:1: metadata: found another text"), std::string::npos);
+  EXPECT_TRUE(official_sha256("longproc/countdown_2k.jsonl").has_value());
+}
+
+}  // namespace
+}  // namespace kvarena::datasets
