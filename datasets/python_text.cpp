@@ -22,6 +22,17 @@ std::string python_text(const Row& value) {
   return fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
+std::string python_json(const Row& value) {
+  const auto dumped = [](const Row& part) { return part.dump(-1, ' ', /*ensure_ascii=*/true); };
+  if (!value.is_structured()) return dumped(value);
+  std::vector<std::string> parts;
+  for (const auto& item : value.items()) {
+    parts.push_back(value.is_array() ? python_json(item.value())
+                                     : fmt::format("{}: {}", dumped(item.key()), python_json(item.value())));
+  }
+  return fmt::format(fmt::runtime(value.is_array() ? "[{}]" : "{{{}}}"), fmt::join(parts, ", "));
+}
+
 std::string replace_all(std::string text, std::string_view from, std::string_view to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
     text.replace(at, from.size(), to);

@@ -11,6 +11,9 @@ namespace kvarena::datasets {
 /// str(value), of a string, a number, a truth value, null or a list of these.
 [[nodiscard]] std::string python_text(const Row& value);
 
+/// json.dumps(value), of values without fractions.
+[[nodiscard]] std::string python_json(const Row& value);
+
 /// text.replace(from, to); `from` is not empty.
 [[nodiscard]] std::string replace_all(std::string text, std::string_view from, std::string_view to);
 

@@ -78,6 +78,7 @@ const JudgeQuestion kNeedleQuestion = {.text = kOneMark,
                                        .reference = "needle"};
 
 std::string judge_request(const JudgeQuestion& question, const nlohmann::json& row) {
+  if (question.parts != nullptr) return question.parts(row).request;
   const std::array kFields = {question.request, "instruction", "prompt", "input", "question", "query"};
   for (const char* field : kFields) {
     const auto found = row.find(field);
@@ -90,6 +91,7 @@ std::string judge_request(const JudgeQuestion& question, const nlohmann::json& r
 
 std::string judge_reference(const JudgeQuestion& question, const nlohmann::json& row,
                             std::span<const std::string> references) {
+  if (question.parts != nullptr) return question.parts(row).reference;
   const auto found = row.find(question.reference);
   if (found != row.end() && found->is_string()) return found->get<std::string>();
   if (!references.empty()) return references.front();

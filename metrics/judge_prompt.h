@@ -1,12 +1,19 @@
 #pragma once
 // Prompts that ask a judge model about an answer.
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace kvarena::metrics {
+
+/// A row's texts at $INST$ and $REFERENCE$ of a question.
+struct JudgeParts {
+  std::string request;
+  std::string reference;
+};
 
 /// A question to a judge model, with $INST$, $RESPONSE$ and $REFERENCE$ where request, answer and truth go.
 struct JudgeQuestion {
@@ -16,6 +23,9 @@ struct JudgeQuestion {
   const char* request;  ///< member of a row that holds the request, before all other names of it
   const char*
       reference;  ///< member of a row that holds the truth; without it the row's first reference. "" = not asked
+  /// Makes both of a row, where they are more than members of it. Throws UserError.
+  JudgeParts (*parts)(const nlohmann::json& row) = nullptr;
+  int64_t max_tokens = 1024;  ///< of the judge's answer
 };
 
 /// Six marks (THUDM/LongWriter @3fcfdff4 evaluation/judge.txt, word for word).

@@ -13,6 +13,7 @@ import make_instructions
 import make_livecodebench
 import make_long_contexts
 import make_longbench
+import make_longmemeval
 import make_longproc
 import make_nolima
 import make_others
@@ -29,3 +30,4 @@ make_nolima.main()
 make_zero_scrolls.main()
 make_helmet.main()
 make_longproc.main()
+make_longmemeval.main()

@@ -61,6 +61,7 @@ std::string ask_judge(ChatEndpoint& judge, const metrics::MetricEntry& metric, c
 EndpointSettings with_question(EndpointSettings judge, const metrics::JudgeQuestion& question) {
   judge.system = question.system;
   judge.temperature = question.temperature;
+  judge.max_tokens = question.max_tokens;
   return judge;
 }
 

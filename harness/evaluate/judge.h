@@ -15,7 +15,7 @@ namespace kvarena::evaluate {
 /// given up.
 [[nodiscard]] std::string ask_judge(ChatEndpoint& judge, const metrics::MetricEntry& metric, const std::string& prompt);
 
-/// The endpoint as a question wants it: with its system message and temperature.
+/// The endpoint as a question wants it: with its system message, temperature and length of an answer.
 [[nodiscard]] EndpointSettings with_question(EndpointSettings judge, const metrics::JudgeQuestion& question);
 
 struct JudgingSummary {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/files.h"
 #include "metrics/algorithms/code_functions.h"
 #include "metrics/algorithms/english_sentences.h"
 #include "metrics/algorithms/math_answers.h"
@@ -202,6 +203,44 @@ TEST(LongProc, ScoresAsItsAuthorsCode) {
   for (const auto& [task, count] : scored) EXPECT_GE(count, 20U) << task;
   EXPECT_THROW((void)score("longproc", "x", {"x"}, {{"task", "countdown_2k"}}), UserError);
   EXPECT_THROW((void)score("longproc", "<Solution></Solution>", {"x"}, {{"task", "countdown"}}), UserError);
+}
+
+const json& longmemeval() {
+  static const json kFixture =
+      json::parse(std::ifstream(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_longmemeval.json"));
+  return kFixture;
+}
+
+TEST(JudgedLongMemEval, AsksAndReadsAsItsAuthorsCode) {
+  const JudgeQuestion& question = *find_metric("judged_longmemeval").judge;
+  ASSERT_GE(longmemeval()["judged"].size(), 100U);
+  for (const json& row : longmemeval()["judged"]) {
+    const json& told = longmemeval()["rows"][row[0].get<std::string>()];
+    const std::string request = judge_request(question, told), reference = judge_reference(question, told, {});
+    const auto response = row[1].get<std::string>();
+    EXPECT_EQ(sha256(judge_prompt(question.text, {request, response, reference})).substr(0, 12), row[2]) << told;
+    EXPECT_EQ(score("judged_longmemeval", row[3], {}).score, row[4].get<bool>() ? 1 : 0) << row;
+    EXPECT_EQ(score("judged_longmemeval", row[3], {}).values.at("parsed"), row[3] == "" ? 0 : 1) << row;
+  }
+  EXPECT_THROW((void)judge_request(question, {{"question_id", "1"}, {"question_type", "multi-session"}}), UserError);
+}
+
+TEST(LongMemEvalMatch, FindsTheWordsOfTheAnswer) {
+  const auto match = [](const std::string& said, const std::string& answer, const std::string& id = "1") {
+    return score("longmemeval_match", said, {answer}, {{"question_id", id}}).score;
+  };
+  EXPECT_EQ(match("It was the $400,000 loan.", "$400,000"), 1);
+  EXPECT_EQ(match("You bought a blue, small lamp.", "small blue lamp"), 0);
+  EXPECT_EQ(match("In 12 days", "2"), 0) << "words, not letters";
+  EXPECT_EQ(match("8 days, counting both", "7 days. 8 days (including the last day) is also acceptable."), 1);
+  EXPECT_EQ(match("9 days", "7 days. 8 days (including the last day) is also acceptable."), 0);
+  EXPECT_EQ(match("anything", ""), 0);
+  for (const char* said : {"You didn't mention a horse.", "I don’t have any information about it",
+                           "That is not specified.", "There is no mention of it.", "I cannot determine that."}) {
+    EXPECT_EQ(match(said, "You did not mention it.", "1_abs"), 1) << said;
+  }
+  EXPECT_EQ(match("Your horse is called Ida.", "You did not mention it.", "1_abs"), 0);
+  EXPECT_EQ(match("It is not far from home.", "You did not mention it.", "1_abs"), 0);
 }
 
 TEST(BabiLong, FindsWhatTheAuthorsCodeFinds) {
