@@ -7,7 +7,7 @@
 # A build folder is one too.
 file(CREATE_LINK ${CMAKE_SOURCE_DIR}/configs ${CMAKE_BINARY_DIR}/configs SYMBOLIC)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/plugins)
-foreach(file bfcl_judge.py child.py code_judge.py plugins/engine.py plugins/press.py)
+foreach(file bfcl_judge.py child.py code_judge.py plugins/engine.py plugins/press.py program_judge.py)
   file(CREATE_LINK ${CMAKE_SOURCE_DIR}/python/kvarena/${file} ${CMAKE_BINARY_DIR}/${file} SYMBOLIC)
 endforeach()
 

@@ -81,6 +81,8 @@ constexpr auto kSums = std::to_array<std::pair<std::string_view, std::string_vie
     {"longproc/html_to_tsv_2k.jsonl", "51d584af05e1affb2ba3aae163907dc06eeba4a157dfac9c5244c96a988ad2f4"},
     {"longproc/html_to_tsv_8k.jsonl", "38b50f378073e7338b131eed1116eb81c24fcb74e27c33204144571b9d041f5f"},
     {"longproc/path_traversal_0.5k.jsonl", "819d1f9ed3e08d1591f1f77eb5c77fa665d3190946e241025e2f1730b9e28f3b"},
+    {"longproc/pseudo_to_code_0.5k.jsonl", "f9ba858edfc35d8a9739ef01b4ef7014ca7b9b7c88d81a3288702f2735c7961e"},
+    {"longproc/pseudo_to_code_2k.jsonl", "985da925d55a277adba97acb0aa4429b683611e900239f1bb044e8747fecdc27"},
     {"longproc/tom_tracking_0.5k.jsonl", "a1785bb394e514e2cabbe1355ee9572e5e480945bade48a6bb0396a7ee50b65f"},
     {"longproc/tom_tracking_2k.jsonl", "9134315b6f15cf9718b92f6abf1b7bc4adae20a24a625a0fc6af9ae9a88ef0b8"},
     {"longwriter/longbench_write.jsonl", "1f6e99497cc24d65894d65e014062f398ba946ebdd254b7f8b339e48d3ab5779"},

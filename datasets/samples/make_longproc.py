@@ -37,6 +37,39 @@ def html_to_tsv(rng, size):
             f"nothing else:\n```tsv\n{rows[0]}\n...\n```", "\n".join(rows), {})
 
 
+STEPS = [
+    ("add {k} to every element of a", "for (int i = 0; i < n; i++) a[i] += {k};", lambda a, total, k: ([x + k for x in a], total)),
+    ("reverse the order of a", "reverse(a, a + n);", lambda a, total, k: (a[::-1], total)),
+    ("sort a in ascending order", "sort(a, a + n);", lambda a, total, k: (sorted(a), total)),
+    ("for each element of a that is larger than {k}, add it to total", "for (int i = 0; i < n; i++) if (a[i] > {k}) total += a[i];",
+     lambda a, total, k: (a, total + sum(x for x in a if x > k))),
+    ("add the element of a at {k} modulo n to total", "total += a[{k} % n];", lambda a, total, k: (a, total + a[k % len(a)])),
+    ("add {k} times the largest element of a to total", "total += {k} * *max_element(a, a + n);",
+     lambda a, total, k: (a, total + k * max(a))),
+    ("if total is larger than 9999, set it to its remainder by {m}", "if (total > 9999) total %= {m};",
+     lambda a, total, k: (a, total % (90 + k) if total > 9999 else total))]
+
+
+def pseudo_to_code(rng, size):
+    """A program of steps on an array, line by line, and tests that the steps' meaning makes."""
+    chosen = [(rng.choice(STEPS), rng.randrange(2, 40)) for _ in range(size // 50)]
+    def lines(which, before, after):
+        return before + ["    " + step[which].format(k=k, m=90 + k) for step, k in chosen] + after
+    told = lines(0, ["long long integer a array of size 100", "define the main function", "    n = integer, total = long long integer = 0",
+                     "    read n", "    read n values into array a"], ["    print total", "    return 0", "end of the block"])
+    code = lines(1, ["long long a[100];", "int main() {", "    int n; long long total = 0;", "    cin >> n;",
+                     "    for (int i = 0; i < n; i++) cin >> a[i];"], ["    cout << total << endl;", "    return 0;", "}"])
+    tests = []
+    for _ in range(12):
+        given = [rng.randrange(1, 50) for _ in range(rng.randrange(1, 9))]
+        a, total = given, 0
+        for (_, _, act), k in chosen:
+            a, total = act(a, total, k)
+        tests.append([[str(len(given)), " ".join(map(str, given))], [str(total)]])
+    return ("Write each line of pseudocode as a line of C++, between ```cpp and ```. The headers of the standard library are included and "
+            "its namespace is used.\n\n[PSEUDOCODE]:\n" + "\n".join(told) + "\n\n[CODE]:", "\n".join(code), {"testcases": tests})
+
+
 def ways(rng, count, others):
     """Cities on the one way from the first to the last, and others that lead to it."""
     names = rng.sample(PLACES, count + others)
@@ -276,10 +309,10 @@ def travel_planning(rng, size):
 
 
 def main():
-    for make in (html_to_tsv, path_traversal, tom_tracking, countdown, travel_planning):
+    for make in (html_to_tsv, pseudo_to_code, path_traversal, tom_tracking, countdown, travel_planning):
         for level, size in LEVELS.items():
             name = f"{make.__name__}_{level}"
-            if name == "travel_planning_0.5k":
+            if name in ("pseudo_to_code_8k", "travel_planning_0.5k"):
                 continue
             rows = []
             for n in range(ROWS):

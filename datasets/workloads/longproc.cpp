@@ -8,8 +8,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "datasets/program_judge.h"
 #include "datasets/row_source.h"
 #include "harness/core/error.h"
+#include "harness/core/json_text.h"
+#include "harness/core/own_files.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -33,6 +36,7 @@ constexpr Task kTasks[] = {
      "[TARGET INFORMATION]",
      {100, 189, 120},
      "Apache-2.0; pages as their sources state"},
+    {"pseudo_to_code", "C++ of pseudocode, run where KVARENA_RUN_PROGRAMS is 1", "[PSEUDOCODE]:", {199, 200, 0}},
     {"path_traversal", "the one route between two of many cities", "Now find the route from", {200, 200, 200}},
     {"tom_tracking", "where a person believes a thing to be, step by step", "[QUESTION]", {200, 200, 200}},
     {"countdown", "a search for operations on numbers that give another", "Numbers:", {200, 200, 200}},
@@ -49,7 +53,16 @@ Row metadata(const Row& row, const std::string& place) {
   return members;
 }
 
-bool fill(const Task& task, const Row& row, const std::string& place, Sample& sample) {
+/// The judge's verdict in the place of an answer.
+LiveReply verdict(ProgramJudge& judge, const std::string& tests, const std::string& answer) {
+  nlohmann::json record = judge.ask(answer, tests);
+  record["answer"] = answer;
+  return {.message = "", .record = json_text(record)};
+}
+
+using SharedJudge = std::shared_ptr<ProgramJudge>;
+
+bool fill(const Task& task, const SharedJudge& judge, const Row& row, const std::string& place, Sample& sample) {
   std::string prompt = string_field(row, "input_prompt", place);
   const size_t question = prompt.rfind(task.question);
   if (question == std::string::npos) {
@@ -67,6 +80,11 @@ bool fill(const Task& task, const Row& row, const std::string& place, Sample& sa
     if (members.contains(name)) extras[name] = members[name];
   }
   sample.extras = extras.dump();
+  if (members.contains("testcases")) {
+    sample.live.reply = [judge, tests = members["testcases"].dump()](std::span<const std::string> answers) {
+      return verdict(*judge, tests, answers.back());
+    };
+  }
   return true;
 }
 
@@ -76,7 +94,9 @@ class LongProc final : public Workload {
 
  protected:
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
-    return make_row_source(require_data_file(info(), settings.data_dir), std::bind_front(fill, std::cref(task_)));
+    auto judge = std::make_shared<ProgramJudge>(own_file("program_judge.py"));
+    return make_row_source(require_data_file(info(), settings.data_dir),
+                           std::bind_front(fill, std::cref(task_), std::move(judge)));
   }
 
  private:
@@ -97,7 +117,7 @@ std::string download(const Task& task) {
       "'w').writelines(json.dumps(dict(id='%s_%d' % (name, i), input_prompt=row['input_prompt'], "
       "reference_output=row['reference_output'], metadata=json.dumps(dict((k, row['item'][k]) for k in ('nums', "
       "'target', "
-      "'ground_truth_cities', 'ground_truth_durations') if k in row['item'])))) + '\\n' for i, row in "
+      "'ground_truth_cities', 'ground_truth_durations', 'testcases') if k in row['item'])))) + '\\n' for i, row in "
       "enumerate(load(name, '$d/data')[0])) for name in '{}'.split()]\"; rm -rf $d",
       fmt::join(names, " "));
 }

@@ -244,6 +244,18 @@ Verdict countdown(std::string_view prediction, const std::string& reference, con
           solution.has_value()};
 }
 
+/// The prediction is the record of a judge that ran the answer's program, not the answer.
+Verdict pseudo_to_code(std::string_view prediction, const std::string& /*reference*/, const json& /*item*/) {
+  const json record = json::parse(prediction, nullptr, /*allow_exceptions=*/false);
+  if (!record.is_object() || !record.contains("valid")) {
+    fail({.place = "metric longproc",
+          .found = "an answer to pseudo_to_code",
+          .expected = "the record of the workload's judge, which runs its program"});
+  }
+  const double valid = record["valid"] == true ? 1 : 0;
+  return {valid, valid, record.value("extracted", false)};
+}
+
 using Stay = std::pair<std::string, int64_t>;
 
 int64_t day_of(std::string_view digits) {
@@ -315,11 +327,9 @@ struct Task {
   const char* name;
   Verdict (*judge)(std::string_view prediction, const std::string& reference, const json& item);
 };
-constexpr Task kTasks[] = {{"html_to_tsv", html_to_tsv},
-                           {"path_traversal", path_traversal},
-                           {"tom_tracking", tom_tracking},
-                           {"countdown", countdown},
-                           {"travel_planning", travel_planning}};
+constexpr Task kTasks[] = {{"html_to_tsv", html_to_tsv},       {"pseudo_to_code", pseudo_to_code},
+                           {"path_traversal", path_traversal}, {"tom_tracking", tom_tracking},
+                           {"countdown", countdown},           {"travel_planning", travel_planning}};
 
 constexpr StoredMetric kPartial{"longproc_partial", "LongProc partial accuracy"};
 constexpr StoredMetric kExtracted{"longproc_extracted", "LongProc answers found"};

@@ -5,6 +5,9 @@
 
 #include "datasets/data_files.h"
 #include "datasets/official.h"
+#include "datasets/program_judge.h"
+#include "harness/core/files.h"
+#include "harness/core/own_files.h"
 #include "tests/datasets/support.h"
 
 namespace kvarena::datasets {
@@ -41,12 +44,13 @@ TEST(LongProc, EveryLevelAsksBehindItsContextAndHasRoomForItsOutput) {
     const char* question;
   };
   for (const auto& [task, question] :
-       {Expected{"html_to_tsv", "[TARGET INFORMATION]\nOf "}, Expected{"path_traversal", "Now find the route from "},
-        Expected{"tom_tracking", "[QUESTION]\nWhere does "}, Expected{"countdown", "Numbers: ["},
-        Expected{"travel_planning", "YOUR TASK:\nYou visit "}}) {
+       {Expected{"html_to_tsv", "[TARGET INFORMATION]\nOf "}, Expected{"pseudo_to_code", "[PSEUDOCODE]:\nlong long "},
+        Expected{"path_traversal", "Now find the route from "}, Expected{"tom_tracking", "[QUESTION]\nWhere does "},
+        Expected{"countdown", "Numbers: ["}, Expected{"travel_planning", "YOUR TASK:\nYou visit "}}) {
     for (const auto& [level, tokens] : std::map<std::string, int64_t>{{"0.5k", 1024}, {"2k", 3072}, {"8k", 9216}}) {
-      if (task == std::string("travel_planning") && level == "0.5k") continue;
-      const auto samples = project_made(fmt::format("{}_{}", task, level));
+      const std::string name = fmt::format("{}_{}", task, level);
+      if (name == "travel_planning_0.5k" || name == "pseudo_to_code_8k") continue;
+      const auto samples = project_made(name);
       ASSERT_GE(samples.size(), 20U);
       for (const Sample& sample : samples) {
         EXPECT_TRUE(question_text(sample).starts_with(question)) << question_text(sample);
@@ -86,6 +90,86 @@ TEST(LongProc, ARowWithoutAProblemOrMetadataIsNamed) {
   EXPECT_NE(message("x", "{}").find("countdown_2k.jsonl:1: input_prompt: found no problem"), std::string::npos);
   EXPECT_NE(message("Numbers:", "[").find("countdown_2k.jsonl:1: metadata: found another text"), std::string::npos);
   EXPECT_TRUE(official_sha256("longproc/countdown_2k.jsonl").has_value());
+}
+
+/// Lets programs of answers run as long as it lives.
+class MayRun {
+ public:
+  MayRun() { ::setenv("KVARENA_RUN_PROGRAMS", "1", 1); }
+  ~MayRun() { ::unsetenv("KVARENA_RUN_PROGRAMS"); }
+  MayRun(const MayRun&) = delete;
+  MayRun& operator=(const MayRun&) = delete;
+};
+
+/// Says that this machine cannot run them; empty where it can. Another error fails the test.
+std::string why_not(ProgramJudge& judge) {
+  const std::string error = error_of([&] { (void)judge.ask("", "[]"); });
+  EXPECT_TRUE(error.empty() || error.find("unshare with user namespaces") != std::string::npos) << error;
+  return error;
+}
+
+std::string fenced(const std::string& code) { return fmt::format("```cpp\n{}\n```", code); }
+
+TEST(Programs, RunOnlyWhereTheyMay) {
+  const Sample sample = project_made("pseudo_to_code_0.5k")[0];
+  const std::vector<std::string> answers = {fenced(sample.references.at(0))};
+  const std::string error = error_of([&] { (void)sample.live.reply(answers); });
+  EXPECT_NE(error.find("KVARENA_RUN_PROGRAMS not set"), std::string::npos) << error;
+}
+
+TEST(Programs, VerdictsAreThoseOfTheOfficialCode) {
+  const MayRun may_run;
+  ProgramJudge judge(own_file("program_judge.py"));
+  if (const std::string reason = why_not(judge); !reason.empty()) GTEST_SKIP() << reason;
+  for (const auto& problem : nlohmann::json::parse(
+           read_file(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_longproc.json"))) {
+    if (problem["task"] != "pseudo_to_code") continue;
+    ASSERT_GE(problem["answers"].size(), 20U);
+    for (const auto& row : problem["answers"]) {
+      const nlohmann::json said = judge.ask(row[0], problem["testcases"].dump());
+      EXPECT_EQ(said["valid"].get<bool>() ? 1 : 0, row[1]["accuracy"]) << row << said;
+      EXPECT_EQ(said["extracted"].get<bool>() ? 1 : 0, row[1]["extraction_rate"]) << row << said;
+    }
+  }
+}
+
+TEST(Programs, ReferencesPassTheirTestsAndTheRecordIsScored) {
+  const MayRun may_run;
+  for (const char* level : {"pseudo_to_code_0.5k", "pseudo_to_code_2k"}) {
+    const Sample sample = project_made(level)[7];
+    const std::vector<std::string> right = {fenced(sample.references.at(0))}, wrong = {fenced("int main() {}")};
+    LiveReply reply;
+    const std::string error = error_of([&] { reply = sample.live.reply(right); });
+    if (error.find("unshare with user namespaces") != std::string::npos) GTEST_SKIP() << error;
+    EXPECT_EQ(error, "");
+    EXPECT_EQ(reply.message, "");
+    EXPECT_EQ(nlohmann::json::parse(reply.record)["valid"], true) << reply.record;
+    EXPECT_EQ(nlohmann::json::parse(reply.record)["answer"], right[0]);
+    EXPECT_EQ(nlohmann::json::parse(sample.live.reply(wrong).record)["error"], "inconsistent");
+  }
+}
+
+TEST(Programs, SeeNothingOfTheMachine) {
+  const MayRun may_run;
+  ProgramJudge judge(own_file("program_judge.py"));
+  if (const std::string reason = why_not(judge); !reason.empty()) GTEST_SKIP() << reason;
+  const TemporaryFile kept("kept", "x");
+  const std::string program = fenced(fmt::format(R"(#include <sys/socket.h>
+#include <netinet/in.h>
+#include <unistd.h>
+int main() {{
+  ifstream passwords("/etc/passwd"), kept("{0}"), parent("/proc/1/cmdline");
+  sockaddr_in self = {{}};
+  self.sin_family = AF_INET;
+  self.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  connect(socket(AF_INET, SOCK_STREAM, 0), (sockaddr*)&self, sizeof self);
+  const int why = errno, removed = remove("{0}");
+  cout << passwords.good() << kept.good() << parent.good() << removed << getpid() << why << endl;
+}})",
+                                                 kept.path().string()));
+  const nlohmann::json said = judge.ask(program, nlohmann::json{{{""}, {fmt::format("000-11{}", ENETUNREACH)}}}.dump());
+  EXPECT_EQ(said["valid"], true) << said;
+  EXPECT_TRUE(std::filesystem::exists(kept.path()));
 }
 
 }  // namespace

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """metrics_longproc.py LONGPROC: writes metrics_longproc.json, answers to small problems of LongProc with what its scorers find.
 
-LONGPROC is a checkout of princeton-pli/LongProc @78e873a, with pandas 2.3.3 and PyYAML. Where its code raises, the score is null.
+LONGPROC is a checkout of princeton-pli/LongProc @78e873a, with pandas 2.3.3, PyYAML and g++ 12. Where its code raises, the score is null.
+Programs are compiled and run by that code, unguarded.
 It also looks whether the project-made searches are written as its builders write them.
 """
 
 import contextlib
 import io
 import json
+import os
 import pathlib
 import random
 import re
@@ -51,6 +53,16 @@ TRACKS = [
     BELIEFS.replace("\n", "\x0c"), BELIEFS.replace("\n", "\x85"), BELIEFS.replace("\n- Step 1", "\n \u00a0- Step 1"), BELIEFS.replace("location: ", ""),
     BELIEFS.replace(" Step", " Steps"), BELIEFS.replace("hall's table", "halls  table"), "\n  " + BELIEFS[BELIEFS.index("-"):], BELIEFS.replace("{", "").replace("}", "."),
     BELIEFS.replace("table; Anna's", "tablé; Anna's"), "- - Step 0 " + BELIEFS[BELIEFS.index(":") + 1:], BELIEFS.replace("Anna location", "Location of Anna")]
+
+PROGRAM = "int main() {\n    int n, x; long long sum = 0;\n    cin >> n;\n    while (n--) { cin >> x; sum += x; }\n    cout << sum << endl;\n}"
+RUNS = [[["3", "1 2 3"], ["6"]], [["1", "-5"], ["-5"]], [["0", ""], ["0"]]]
+PROGRAMS = [f"```cpp\n{code}\n```" for code in (
+    PROGRAM, PROGRAM.replace("sum += x", "sum = x"), PROGRAM.replace("endl", "' ' << endl"), PROGRAM.replace(" << endl", ""), PROGRAM.replace("int n, x;", "int n x;"),
+    PROGRAM.replace("cin >> n;", "while (true) {}"), PROGRAM.replace("cin >> n;", "cin >> n; int* p = nullptr; *p = n;"), PROGRAM[:-1] + "return 3; }",
+    PROGRAM.replace("cout", "cerr << 1; cout"), PROGRAM.replace("cout", "cout << char(200); cout"), "#include <unordered_map>\n" + PROGRAM,
+    PROGRAM.replace("cin >> n;", "cout << 6 << endl; return 0;"), PROGRAM.replace("main", "start"), "", "int main() { cout << \"6\\n\"; abort(); }",
+    PROGRAM + "\n```\nor\n```cpp\n" + PROGRAM, PROGRAM.replace("sum = 0", "sum = 0; assert(1)"), PROGRAM.replace("long long", "auto"))]
+PROGRAMS += [PROGRAMS[0].replace("```cpp", "```c++"), PROGRAMS[0].replace("```cpp", "```"), PROGRAM, PROGRAMS[0][:-3], "So:\n" + PROGRAMS[0] + "\nDone.", ""]
 
 NUMS, TARGET = [2, 3, 7, 40], 40
 SOLUTIONS = [
@@ -119,12 +131,15 @@ def same_searches():
             task = path.stem.rpartition("_")[0]
             for row in map(json.loads, path.open()):
                 item = {**json.loads(row["metadata"]), "reference_output": row["reference_output"]}
-                answer = {"path_traversal": "<Route>\n{}\n</Route>", "html_to_tsv": "```tsv\n{}\n```"}.get(task, "{}").format(row["reference_output"])
+                if task == "pseudo_to_code" and not row["id"].endswith("0"):
+                    continue  # a second each
+                answer = {"pseudo_to_code": "```cpp\n{}\n```", "path_traversal": "<Route>\n{}\n</Route>", "html_to_tsv": "```tsv\n{}\n```"}.get(task, "{}").replace("{}", row["reference_output"])
                 found = null_where_it_raises(lambda: getattr(longproc_data, f"eval_{task}")(answer, {"reference_output": row["reference_output"], "item": item}))
                 assert found.get("accuracy", found.get("f1")) == 1, row["id"]
 
 
 def main():
+    os.chdir(tempfile.mkdtemp())  # where programs are compiled
     same_searches()
     nums, target, search = make_longproc.numbers_game(random.Random("vectors"), 500, 1100)
     told, plan, trip = make_longproc.trip_of(random.Random("vectors"), 2500, 3500)
@@ -135,6 +150,7 @@ def main():
         plan_part + f"\nDay 99: fly from {plan[-1]['city']} to Rome\nDay 99-101", plan_part.replace("Day 1-", "Day 2-"), plan_part.replace("\n", " "), "Day 1-2")]
     problems = [
         ("html_to_tsv", TABLE, {}, TABLES), ("path_traversal", ROUTE, {}, ROUTES), ("tom_tracking", BELIEFS, {}, TRACKS),
+        ("pseudo_to_code", PROGRAM, {"testcases": RUNS}, PROGRAMS),
         ("countdown", "# Search Procedure\nInitial\n |- Pick two numbers (2, 3)\n\nNow we have found the target, x", {"nums": NUMS, "target": TARGET},
          [f"<Solution>\n{text}\n</Solution>" for text in SOLUTIONS] + [SOLUTIONS[3], "<Solution>" + SOLUTIONS[3], "</Solution><Solution>"]),
         ("countdown", search, {"nums": nums, "target": target}, variants("countdown", search, 50, ["</Solution>", "# Search Procedure", "Try"])),

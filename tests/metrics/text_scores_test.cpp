@@ -188,6 +188,7 @@ TEST(LongProc, ScoresAsItsAuthorsCode) {
   std::map<std::string, size_t> scored;
   for (const json& problem : json::parse(std::ifstream(vectors))) {
     scored[problem["task"]] += problem["answers"].size();
+    if (problem["task"] == "pseudo_to_code") continue;  // whose answers are run: tests/datasets/longproc_test.cpp
     for (const json& row : problem["answers"]) {
       const MetricScore found = score("longproc", row[0], {problem["reference"]}, problem);
       const json official = row[1].is_null() ? json{{"accuracy", 0.0}} : row[1];  // an answer at which it raises
@@ -199,8 +200,13 @@ TEST(LongProc, ScoresAsItsAuthorsCode) {
       EXPECT_EQ(found.values.at("longproc_extracted"), official["extraction_rate"].get<double>()) << row;
     }
   }
-  EXPECT_EQ(scored.size(), 5U);
+  EXPECT_EQ(scored.size(), 6U);
   for (const auto& [task, count] : scored) EXPECT_GE(count, 20U) << task;
+  const json code = {{"task", "pseudo_to_code"}};
+  EXPECT_EQ(score("longproc", R"({"valid": true, "extracted": true})", {"x"}, code).score, 1);
+  EXPECT_EQ(score("longproc", R"({"valid": false, "extracted": true})", {"x"}, code).values.at("longproc_extracted"),
+            1);
+  EXPECT_THROW((void)score("longproc", "```cpp\nint main() {}\n```", {"x"}, code), UserError) << "nothing ran";
   EXPECT_THROW((void)score("longproc", "x", {"x"}, {{"task", "countdown_2k"}}), UserError);
   EXPECT_THROW((void)score("longproc", "<Solution></Solution>", {"x"}, {{"task", "countdown"}}), UserError);
 }
