@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "harness/core/error.h"
 #include "harness/core/json_text.h"
+#include "harness/core/run_code.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -15,7 +15,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kPlace = "programs of answers";
-constexpr const char* kAllowed = "KVARENA_RUN_PROGRAMS";
 
 }  // namespace
 
@@ -29,14 +28,7 @@ json ProgramJudge::ask(const std::string& answer, const std::string& tests) {
 }
 
 void ProgramJudge::start() {
-  const char* allowed = std::getenv(kAllowed);
-  if (allowed == nullptr || std::string_view(allowed) != "1") {
-    fail({.place = kPlace,
-          .found = fmt::format("{} not set", kAllowed),
-          .expected = "1, by which you allow what a model writes to be compiled and run",
-          .action = "programs run in namespaces of their own, without files and network (python/kvarena/"
-                    "program_judge.py)"});
-  }
+  require_code_allowed(kPlace);
   process_.start({script_.string()});
   const json said = process_.receive().value();
   if (said.contains("ready")) return;

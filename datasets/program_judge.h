@@ -1,6 +1,6 @@
 #pragma once
 // A judge that compiles programs of answers and runs them on stored tests, in a Python process
-// (python/kvarena/program_judge.py). Nothing runs unless KVARENA_RUN_PROGRAMS is 1.
+// (python/kvarena/program_judge.py). Nothing runs unless KVARENA_RUN_CODE is 1.
 //
 //   judge: {"ready": true}, or {"error": TEXT} where it cannot compile, or set a program apart from the machine
 //   program: {"answer": TEXT, "tests": [[[LINE, ...], [LINE, ...]], ...]}: input and output of each

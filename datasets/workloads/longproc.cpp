@@ -36,7 +36,7 @@ constexpr Task kTasks[] = {
      "[TARGET INFORMATION]",
      {100, 189, 120},
      "Apache-2.0; pages as their sources state"},
-    {"pseudo_to_code", "C++ of pseudocode, run where KVARENA_RUN_PROGRAMS is 1", "[PSEUDOCODE]:", {199, 200, 0}},
+    {"pseudo_to_code", "C++ of pseudocode, run where KVARENA_RUN_CODE is 1", "[PSEUDOCODE]:", {199, 200, 0}},
     {"path_traversal", "the one route between two of many cities", "Now find the route from", {200, 200, 200}},
     {"tom_tracking", "where a person believes a thing to be, step by step", "[QUESTION]", {200, 200, 200}},
     {"countdown", "a search for operations on numbers that give another", "Numbers:", {200, 200, 200}},

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +8,7 @@
 #include "harness/core/json_text.h"
 #include "harness/core/own_files.h"
 #include "harness/core/python_process.h"
+#include "harness/core/run_code.h"
 #include "metrics/registry.h"
 
 namespace kvarena::metrics {
@@ -17,19 +17,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kPlace = "metric \"livecodebench\"";
-constexpr const char* kAllow = "KVARENA_RUN_CODE";
 constexpr int kSeconds = 6;         // of a test
 constexpr int kMostSeconds = 3600;  // of a program's tests together, which bound themselves
-
-/// Refuses to run programs that nobody has allowed to be run.
-void require_allowed() {
-  const char* value = std::getenv(kAllow);
-  if (value != nullptr && std::string_view(value) == "1") return;
-  fail({.place = kPlace,
-        .found = "a program that a model wrote, to be run beside its tests",
-        .expected = fmt::format("{}=1, which allows it", kAllow),
-        .action = "set it on a machine where such programs may run; bounds are no sandbox"});
-}
 
 /// Lines between the last two that have a fence; nothing where there are no two.
 std::string code_in(std::string_view answer) {
@@ -76,7 +65,7 @@ class CodeJudge {
 
 /// Results of the tests of `extras`, up to the first that fails, and their number.
 json run_tests(std::string_view answer, const json& extras) {
-  require_allowed();
+  require_code_allowed(kPlace);
   const auto tests = extras.find("tests"), function = extras.find("function");
   if (tests == extras.end() || function == extras.end()) {
     fail({.place = fmt::format("{}: extras", kPlace), .found = "no tests", .expected = "\"tests\" and \"function\""});

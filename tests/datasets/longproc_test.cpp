@@ -95,8 +95,8 @@ TEST(LongProc, ARowWithoutAProblemOrMetadataIsNamed) {
 /// Lets programs of answers run as long as it lives.
 class MayRun {
  public:
-  MayRun() { ::setenv("KVARENA_RUN_PROGRAMS", "1", 1); }
-  ~MayRun() { ::unsetenv("KVARENA_RUN_PROGRAMS"); }
+  MayRun() { ::setenv("KVARENA_RUN_CODE", "1", 1); }
+  ~MayRun() { ::unsetenv("KVARENA_RUN_CODE"); }
   MayRun(const MayRun&) = delete;
   MayRun& operator=(const MayRun&) = delete;
 };
@@ -114,7 +114,7 @@ TEST(Programs, RunOnlyWhereTheyMay) {
   const Sample sample = project_made("pseudo_to_code_0.5k")[0];
   const std::vector<std::string> answers = {fenced(sample.references.at(0))};
   const std::string error = error_of([&] { (void)sample.live.reply(answers); });
-  EXPECT_NE(error.find("KVARENA_RUN_PROGRAMS not set"), std::string::npos) << error;
+  EXPECT_NE(error.find("expected KVARENA_RUN_CODE=1"), std::string::npos) << error;
 }
 
 TEST(Programs, VerdictsAreThoseOfTheOfficialCode) {
