@@ -33,6 +33,21 @@ std::string python_json(const Row& value) {
   return fmt::format(fmt::runtime(value.is_array() ? "[{}]" : "{{{}}}"), fmt::join(parts, ", "));
 }
 
+std::string_view python_strip(std::string_view text) {
+  constexpr std::string_view kWhite[] = {" ",      "\t",     "\n",     "\r",     "\f",     "\v",     "\x1c",   "\x1d",
+                                         "\x1e",   "\x1f",   "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002",
+                                         "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
+                                         "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+  for (size_t before = text.size() + 1; text.size() < before;) {
+    before = text.size();
+    for (const std::string_view white : kWhite) {
+      if (text.starts_with(white)) text.remove_prefix(white.size());
+      if (text.ends_with(white)) text.remove_suffix(white.size());
+    }
+  }
+  return text;
+}
+
 std::string replace_all(std::string text, std::string_view from, std::string_view to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
     text.replace(at, from.size(), to);

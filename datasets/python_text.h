@@ -14,6 +14,9 @@ namespace kvarena::datasets {
 /// json.dumps(value), of values without fractions.
 [[nodiscard]] std::string python_json(const Row& value);
 
+/// text.strip(), of white space of any script; a part of `text`.
+[[nodiscard]] std::string_view python_strip(std::string_view text);
+
 /// text.replace(from, to); `from` is not empty.
 [[nodiscard]] std::string replace_all(std::string text, std::string_view from, std::string_view to);
 

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "datasets/prompt.h"
 #include "datasets/python_text.h"
 #include "datasets/row_source.h"
 #include "harness/core/error.h"
@@ -37,7 +36,8 @@ std::string session_text(Row turns, const Settings& settings, const std::string&
   std::string text;
   for (Row& turn : turns) {
     turn.erase("has_answer");
-    text += fmt::format("\n\n{}: {}", string_field(turn, "role", place), strip(string_field(turn, "content", place)));
+    const std::string content = string_field(turn, "content", place);
+    text += fmt::format("\n\n{}: {}", string_field(turn, "role", place), python_strip(content));
   }
   return settings.history == "nl" ? text : fmt::format("\n{}", python_json(turns));
 }

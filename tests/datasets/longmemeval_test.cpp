@@ -21,7 +21,8 @@ TEST(LongMemEval, PromptsAreThoseOfTheOfficialCode) {
     ASSERT_GE(samples.size(), 20U);
     ASSERT_EQ(samples.size(), made["prompts"].size());
     for (size_t i = 0; i < samples.size(); ++i) {
-      EXPECT_EQ(sha256(samples[i].messages.at(0).content).substr(0, 12), made["prompts"][i]) << parameters;
+      EXPECT_EQ(sha256(samples[i].messages.at(0).content).substr(0, 12), made["prompts"][i].get<std::string>())
+          << parameters;
       EXPECT_TRUE(question_text(samples[i]).starts_with("\n\nCurrent Date: 2024/")) << question_text(samples[i]);
       EXPECT_EQ(samples[i].generation.max_new_tokens, made["reading"] == "con" ? 800 : 500);
     }
@@ -62,6 +63,12 @@ TEST(LongMemEval, ASessionWithoutADateIsAnError) {
   const std::string message = error_of([&] { (void)all_samples("longmemeval/s", "{}", {.data_dir = folder}); });
   std::filesystem::remove_all(folder);
   EXPECT_NE(message.find("longmemeval_s.json:1: haystack_sessions: found 1 sessions"), std::string::npos) << message;
+}
+
+TEST(PythonStrip, TakesWhiteSpaceOfAnyScript) {
+  EXPECT_EQ(python_strip("\u3000 \t\x1f\u00a0a \u200bb\u2028\n\u0085"), "a \u200bb");
+  EXPECT_EQ(python_strip("é"), "é");
+  EXPECT_EQ(python_strip(" \u2003 \n"), "");
 }
 
 TEST(PythonJson, WritesAsJsonDumps) {
