@@ -31,7 +31,7 @@ double share(double part, size_t whole) { return part / static_cast<double>(whol
 /// Text between the first opening and the first closing tag, stripped; nothing where one of them is missing.
 std::optional<std::string_view> tagged(std::string_view text, const std::string& tag) {
   const size_t open = text.find(fmt::format("<{}>", tag)), close = text.find(fmt::format("</{}>", tag));
-  if (open == text.npos || close == text.npos) return std::nullopt;
+  if (open == std::string_view::npos || close == std::string_view::npos) return std::nullopt;
   const size_t begin = open + tag.size() + 2;
   return close < begin ? "" : strip(text.substr(begin, close - begin));
 }
@@ -115,7 +115,7 @@ double found_among(const std::vector<Cells>& rows, const std::vector<Cells>& oth
 
 Verdict html_to_tsv(std::string_view prediction, const std::string& reference, const json& /*item*/) {
   constexpr std::string_view kFence = "```", kOpen = "```tsv";
-  if (const size_t open = prediction.find(kOpen); open != prediction.npos) {
+  if (const size_t open = prediction.find(kOpen); open != std::string_view::npos) {
     prediction.remove_prefix(open + kOpen.size());
     prediction = prediction.substr(0, prediction.rfind(kFence));
   }
@@ -230,7 +230,7 @@ double search_share(std::string_view procedure, std::string_view reference) {
 
 std::string_view behind_last(std::string_view text, std::string_view mark) {
   const size_t at = text.rfind(mark);
-  return at == text.npos ? text : text.substr(at + mark.size());
+  return at == std::string_view::npos ? text : text.substr(at + mark.size());
 }
 
 Verdict countdown(std::string_view prediction, const std::string& reference, const json& item) {

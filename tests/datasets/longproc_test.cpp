@@ -83,7 +83,7 @@ TEST(LongProc, ARowWithoutAProblemOrMetadataIsNamed) {
     const nlohmann::json row = {
         {"id", "a"}, {"input_prompt", prompt}, {"reference_output", "x"}, {"metadata", metadata}};
     std::ofstream(folder / "longproc" / "countdown_2k.jsonl") << row.dump();
-    const std::string said = error_of([&] { (void)all_samples("longproc/countdown_2k", "{}", {.data_dir = folder}); });
+    std::string said = error_of([&] { (void)all_samples("longproc/countdown_2k", "{}", {.data_dir = folder}); });
     std::filesystem::remove_all(folder);
     return said;
   };
@@ -103,7 +103,7 @@ class MayRun {
 
 /// Says that this machine cannot run them; empty where it can. Another error fails the test.
 std::string why_not(ProgramJudge& judge) {
-  const std::string error = error_of([&] { (void)judge.ask("", "[]"); });
+  std::string error = error_of([&] { (void)judge.ask("", "[]"); });
   EXPECT_TRUE(error.empty() || error.find("unshare with user namespaces") != std::string::npos) << error;
   return error;
 }

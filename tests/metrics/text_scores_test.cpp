@@ -224,7 +224,9 @@ TEST(JudgedLongMemEval, AsksAndReadsAsItsAuthorsCode) {
     const json& told = longmemeval()["rows"][row[0].get<std::string>()];
     const std::string request = judge_request(question, told), reference = judge_reference(question, told, {});
     const auto response = row[1].get<std::string>();
-    EXPECT_EQ(sha256(judge_prompt(question.text, {request, response, reference})).substr(0, 12), row[2]) << told;
+    EXPECT_EQ(sha256(judge_prompt(question.text, {request, response, reference})).substr(0, 12),
+              row[2].get<std::string>())
+        << told;
     EXPECT_EQ(score("judged_longmemeval", row[3], {}).score, row[4].get<bool>() ? 1 : 0) << row;
     EXPECT_EQ(score("judged_longmemeval", row[3], {}).values.at("parsed"), row[3] == "" ? 0 : 1) << row;
   }
