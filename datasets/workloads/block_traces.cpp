@@ -29,6 +29,7 @@ constexpr std::array kWords = {"the",  "of",    "and",   "to",    "in",    "is",
 
 constexpr int64_t kMooncakeBlock = 512;            // tokens
 constexpr int64_t kMostTokens = int64_t{1} << 22;  // of a prompt
+constexpr int64_t kFewestTokens = 2;               // of a shrunk one: a context and a question
 
 /// A request of a trace.
 struct BlockTurn {
@@ -96,13 +97,17 @@ class TurnWriter {
     sample.extras = Row{{"session", session}, {"pre_gap_s", turn.recorded.think_s}}.dump();
     sample.generation.max_new_tokens = shrunk(turn.output_tokens);
     std::string& text = sample.messages.emplace_back(Message{"user", ""}).content;
-    int64_t left = shrunk(turn.prompt_tokens);
-    for (const std::string& block : turn.blocks) {
-      const int64_t count = std::min(shrunk(block_), left);
+    int64_t left = std::max(kFewestTokens, shrunk(turn.prompt_tokens));
+    size_t newest = 0;
+    const auto add = [&](const std::string& block, int64_t count) {
+      if (count > 0) newest = text.size();
       add_words(text, block, count);
       left -= count;
-    }
-    add_words(text, "behind the blocks of " + sample.id, left);
+    };
+    for (const std::string& block : turn.blocks) add(block, std::min(shrunk(block_), left));
+    add("behind the blocks of " + sample.id, left);
+    // The question is the last block, the tokens behind blocks, or a word.
+    sample.question = {0, newest > 0 ? newest : text.rfind(' ')};
     return sample;
   }
 

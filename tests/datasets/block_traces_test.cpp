@@ -63,6 +63,8 @@ TEST(MooncakeTrace, FindsSessionsByTheBlocksOfTheirPrompts) {
   EXPECT_GE(shared_words(samples[0], samples[2]), 1024);
   EXPECT_LT(shared_words(samples[0], samples[2]), 1050);
   EXPECT_EQ(shared_words(samples[2], samples[4]), 1500);
+  EXPECT_EQ(std::ssize(WordTokens().encode(question_text(samples[0]))), 1100 - 1024) << "what comes last is asked";
+  EXPECT_TRUE(question_text(samples[0]).starts_with(" "));
 }
 
 TEST(MooncakeTrace, ShrinksBlocksPromptsAndAnswers) {
@@ -72,6 +74,9 @@ TEST(MooncakeTrace, ShrinksBlocksPromptsAndAnswers) {
   EXPECT_EQ(words_of(samples[1]), 128);
   EXPECT_EQ(samples[1].generation.max_new_tokens, 5);
   EXPECT_EQ(shared_words(samples[0], samples[1]), 64);
+  const auto least = folder.samples("mooncake-trace", R"({"shrink": 4096})");
+  EXPECT_EQ(words_of(least[0]), 2);
+  EXPECT_TRUE(least[0].has_context());
 }
 
 TEST(MooncakeTrace, AnOfficialOneThatIsPresentReadsToItsEnd) {
