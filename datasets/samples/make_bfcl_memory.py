@@ -26,13 +26,13 @@ FUNCTIONS = {
 def days_of(town):
     """What is said on each day, one message a turn."""
     return [[f"Hello. I come from {town.name}, on the river {town.river}.", f"My teacher there was {town.teacher}."],
-            [f"I go to the fair in {town.month}.", f"By the way, I never miss the {town.dish} there."],
+            [f"I rent a room from {town.founder}.", f"By the way, I never miss the {town.dish} at the fair."],
             [f"They say that I work at the {town.trade}, with {town.workers} others. That is true."]]
 
 
 def questions_of(town):
     return [("Which town do I come from?", town.name), ("Who was my teacher?", town.teacher),
-            ("In which month do I go to the fair?", town.month), ("What do I never miss at the fair?", town.dish),
+            ("From whom do I rent a room?", town.founder), ("What do I never miss at the fair?", town.dish),
             ("How many others work where I do?", str(town.workers))]
 
 
