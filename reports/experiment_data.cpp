@@ -13,6 +13,8 @@
 #include "harness/core/files.h"
 #include "harness/results/changed_label.h"
 #include "metrics/stored_metrics.h"
+#include "reports/draws.h"
+#include "reports/metric_look.h"
 
 namespace kvarena::reports {
 namespace {
@@ -155,6 +157,7 @@ ExperimentData read_values(const results::ResultsReader& reader, const std::stri
     cell.unjudged = unjudged[id];
     data.cells.push_back(std::move(cell));
   }
+  for (CellData& cell : data.cells) average_draws(cell, primary_metric(data, cell.row.cell.workload));
   follow_labels(data);
   mark_labels(data);
   return data;

@@ -57,10 +57,10 @@ std::vector<Section> model_sections(const ModelCells& model, bool unlike, bool s
   }
   const auto remote = remote_prefix_section(data);
   for (auto& section :
-       {needle_section(data), published_section(data), sample_section(data), distance_section(data),
-        length_section(data), server_section(data), memory_section(data), selection_section(data), link_section(data),
-        verification_section(data), reuse_section(data), remote ? remote : speed_section(data), contexts_section(data),
-        serving_section(data), outcome_section(data)}) {
+       {needle_section(data), published_section(data), sample_section(data), draws_section(data),
+        distance_section(data), length_section(data), server_section(data), memory_section(data),
+        selection_section(data), link_section(data), verification_section(data), reuse_section(data),
+        remote ? remote : speed_section(data), contexts_section(data), serving_section(data), outcome_section(data)}) {
     if (section) sections.push_back(*section);
   }
   return sections;

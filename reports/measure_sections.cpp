@@ -8,6 +8,7 @@
 #include <map>
 
 #include "reports/byte_classes.h"
+#include "reports/draws.h"
 #include "reports/escape.h"
 #include "reports/pooled.h"
 #include "reports/report_charts.h"
@@ -208,6 +209,18 @@ std::optional<Section> distance_section(const ExperimentData& data) {
        {metrics::kFirstDivergence, kFixed1, "First divergence"}});
   return unless_empty(
       {.id = "distance", .title = "Distance from full KV", .tables = {std::move(table)}, .charts = kl_charts(data)});
+}
+
+std::optional<Section> draws_section(const ExperimentData& data) {
+  Table table = metric_table(
+      data,
+      {.id = "draws",
+       .title = "Answers drawn several times",
+       .caption = "Tables of scores have the mean over a sample's draws (avg@k), and intervals over samples. Here: "
+                  "samples with a score of 1 in some of the k draws that the protocol tells (pass@k)."},
+      {{kPassAtK, {}, "pass@k"}});
+  std::erase_if(table.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
+  return unless_empty({.id = "draws", .title = "Draws", .tables = {std::move(table)}});
 }
 
 /// Removes columns from number `first` on that have no value in any row.

@@ -29,6 +29,8 @@ namespace kvarena::reports {
 
 /// Nothing when no cell holds a distance, as when texts are scored and nothing is answered.
 [[nodiscard]] std::optional<Section> distance_section(const ExperimentData& data);
+/// pass@k, where samples were answered several times.
+[[nodiscard]] std::optional<Section> draws_section(const ExperimentData& data);
 /// Distance and bytes by generated length; nothing unless a method's bytes shrink while it decodes.
 [[nodiscard]] std::optional<Section> length_section(const ExperimentData& data);
 [[nodiscard]] std::optional<Section> server_section(const ExperimentData& data);

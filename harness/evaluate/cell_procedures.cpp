@@ -41,16 +41,20 @@ uint64_t seed_of(const OpenTask& open) { return static_cast<uint64_t>(open.confi
 
 // --- quality and noise floor
 
-Request scored_request(const OpenTask& open, const datasets::Sample& sample) {
-  Request request =
-      open.model.request(sample, open.config.engine, score_metrics(open.samples.info(), open.config), open.question);
+/// `index`: the sample's, which tells the draw.
+Request scored_request(const OpenTask& open, const datasets::Sample& sample, int64_t index) {
+  EngineSettings engine = open.config.engine;
+  engine.seed += index % engine.draws;
+  Request request = open.model.request(sample, engine, score_metrics(open.samples.info(), open.config), open.question);
   request.judged = judge_metrics(open.samples.info(), open.config);
   request.selections = lists_metric(open.config, metrics::kAttentionHitRate.name);
   request.retrievals = open.task.model.device == "cpu";  // a device would have to bring its keys to the host
   request.token_overlaps = lists_metric(open.config, metrics::kTokenOverlap.name);
   request.prompt_attention = lists_metric(open.config, metrics::kPromptAttentionKept.name);
   if (is_live(request)) {
-    request.continued = [&open](const datasets::Sample& further) { return scored_request(open, further); };
+    request.continued = [&open, index](const datasets::Sample& further) {
+      return scored_request(open, further, index);
+    };
   }
   return request;
 }
@@ -86,7 +90,7 @@ CompletionEndpoint& baseline_server(const OpenTask& open) {
 std::shared_ptr<const AskedSamples> asked_sample(const OpenTask& open, int64_t index) {
   auto asked = std::make_shared<AskedSamples>();
   asked->samples.push_back(*open.samples.at(index));
-  asked->requests.push_back(scored_request(open, asked->samples.front()));
+  asked->requests.push_back(scored_request(open, asked->samples.front(), index));
   require_questions(open, asked->requests.front());
   return asked;
 }
@@ -95,7 +99,7 @@ std::vector<SampleOutcome> quality_cell(const OpenTask& open) {
   if (open.task.model.behind_endpoint()) {
     return open.served.quality(open, [&](int64_t index) { return asked_sample(open, index); });
   }
-  const Request request = scored_request(open, sample_of(open));
+  const Request request = scored_request(open, sample_of(open), open.task.sample_index);
   if (open.model.elsewhere() != nullptr) return cells_elsewhere(open, request);
   Transformer& model = open.model.transformer();
   if (is_scored_text(*request.sample)) return evaluate_perplexity(model, request, open.methods, kPrefillChunk);
@@ -103,7 +107,7 @@ std::vector<SampleOutcome> quality_cell(const OpenTask& open) {
 }
 
 std::vector<SampleOutcome> noise_floor_cell(const OpenTask& open) {
-  const Request request = scored_request(open, sample_of(open));
+  const Request request = scored_request(open, sample_of(open), open.task.sample_index);
   if (open.task.model.behind_endpoint()) {
     require_questions(open, request);
     return {evaluate_noise_floor_served(baseline_server(open), request, open.task.model.prompts)};

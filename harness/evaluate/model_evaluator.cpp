@@ -59,6 +59,17 @@ int64_t prompt_room(int64_t window, int64_t answer, const ComponentEntry& worklo
         .action = "give a smaller engine.max_new_tokens, or a model with a longer window"});
 }
 
+/// Answers to each sample in cells of that kind. Throws UserError where they would all be the same.
+int64_t draws_of(const experiment::EngineSettings& engine, const datasets::WorkloadInfo& info,
+                 const ComponentEntry& workload, CellKind kind) {
+  if (kind != CellKind::quality || engine.draws == 1) return 1;
+  if (!sampling_of(engine, info.generation).greedy()) return engine.draws;
+  fail({.place = fmt::format("engine.draws, workload {}", workload.label),
+        .found = fmt::format("{} greedy answers to each sample", engine.draws),
+        .expected = "answers that differ",
+        .action = "set engine.temperature above 0"});
+}
+
 /// Refuses a sample whose question cannot be asked in this way.
 void require_context(const ComponentEntry& workload, const datasets::Sample& sample, experiment::Question question) {
   if (question == experiment::Question::seen) return;
@@ -131,7 +142,8 @@ SampleCursor& ModelEvaluator::cursor(const ModelEntry& model, const ComponentEnt
       if (const auto& tokens = workload.request_tokens) return tokens->prompt + tokens->answer <= window;
       return opened.fits(sample, engine, question_of(model, workload));
     };
-    slot = std::make_unique<SampleCursor>(std::move(made), settings, workload.limit.value_or(kAnyLength), fits);
+    const int64_t draws = draws_of(engine, made->info(), workload, kind);
+    slot = std::make_unique<SampleCursor>(std::move(made), settings, workload.limit.value_or(kAnyLength), fits, draws);
   }
   return *slot;
 }
@@ -260,6 +272,9 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate(const experiment
   if (task.kind == CellKind::quality && shares_context(question)) {
     const datasets::Sample* sample = samples.at(task.sample_index);
     if (sample != nullptr && !sample->context.empty()) of = sample->context;
+  }
+  if (task.kind == CellKind::quality && config_.engine.draws > 1 && of.empty()) {
+    of = fmt::format("{}\n{}", task.workload.label, task.sample_index / config_.engine.draws);
   }
   if (task.kind == CellKind::serving && config_.contexts) of = "stored contexts";
   const bool shared = !of.empty();

@@ -183,6 +183,7 @@ std::string ModelEvaluator::protocol_card(const ModelEntry& model, const Compone
             {"data_sha256", data_input(model, workload).sha256},
             {"kind", std::string(results::name(kind))}};
   if (!sampling.greedy()) card["top_p"] = sampling.top_p;
+  if (engine.draws > 1 && kind != results::CellKind::timing) card["draws"] = engine.draws;
   if (model.arithmetic != "exact") card["arithmetic"] = model.arithmetic;
   if (opened.elsewhere() != nullptr) card["engine"] = opened.elsewhere()->version();
   if (model.behind_endpoint()) {

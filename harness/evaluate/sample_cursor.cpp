@@ -1,10 +1,16 @@
 #include "harness/evaluate/sample_cursor.h"
 
+#include <fmt/format.h>
+
 namespace kvarena::evaluate {
 
 SampleCursor::SampleCursor(std::unique_ptr<datasets::Workload> workload, datasets::OpenSettings settings, int64_t limit,
-                           Fits fits)
-    : workload_(std::move(workload)), settings_(std::move(settings)), limit_(limit), fits_(std::move(fits)) {}
+                           Fits fits, int64_t draws)
+    : workload_(std::move(workload)),
+      settings_(std::move(settings)),
+      limit_(limit),
+      fits_(std::move(fits)),
+      draws_(draws) {}
 
 const datasets::Sample* SampleCursor::first() {
   if (!first_) first_ = workload_->open(settings_).next();
@@ -12,6 +18,14 @@ const datasets::Sample* SampleCursor::first() {
 }
 
 const datasets::Sample* SampleCursor::at(int64_t index) {
+  const datasets::Sample* sample = fitting(index / draws_);
+  if (sample == nullptr || draws_ == 1) return sample;
+  drawn_ = *sample;
+  drawn_->id += fmt::format("#{}", index % draws_ + 1);
+  return &*drawn_;
+}
+
+const datasets::Sample* SampleCursor::fitting(int64_t index) {
   if (!reader_ || index < next_ - 1) {
     reader_.emplace(workload_->open(settings_));
     next_ = 0;

@@ -301,6 +301,12 @@ void EngineSettings::parameters(ParameterVisitor& p) {
           "of answers, and of the distributions that KL compares (1 where greedy); 0 = greedy; absent = the workload's "
           "own");
   p("top_p", top_p).above(0).max(1).doc("probability mass that is sampled from; absent = the workload's own");
+  p("draws", draws)
+      .min(1)
+      .max(1024)
+      .doc(
+          "answers to each sample, drawn with seeds from `seed` on: reports have their mean (avg@k) and whether any is "
+          "right (pass@k); above 1 answers cannot be greedy");
   p("noise_floor", noise_floor)
       .min(0)
       .doc("samples of each workload that the baseline answers a second time, in chunks and batches of another shape");

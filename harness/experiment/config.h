@@ -96,6 +96,7 @@ struct EngineSettings {
   int64_t seed = 0;
   std::optional<double> temperature;  // 0 = greedy; absent = the workload's own
   std::optional<double> top_p;        // absent = the workload's own
+  int64_t draws = 1;                  // answers to each sample, of seeds from `seed` on
   int64_t noise_floor = 4;            // samples of each workload that the baseline answers a second time; 0 = none
   std::string host_link = "real";     // between the device and host memory, by name
   std::optional<double> host_link_bytes_per_s;  // another rate for that link

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "harness/core/error.h"
 #include "reports/compare.h"
+#include "reports/draws.h"
 #include "reports/experiment_report.h"
 #include "reports/report_charts.h"
 #include "reports/sections.h"
@@ -97,6 +99,34 @@ TEST_F(ReportTest, SharesOfCallsAndInstructionsAreOfAllOfThemTogether) {
     ASSERT_EQ(weighed.size(), 3U);
     EXPECT_NEAR((weighed[0] + weighed[1] + weighed[2]) / 3, 2.0 / 8, 1e-12) << "two of eight " << counted;
   }
+}
+
+TEST_F(ReportTest, DrawsOfASampleAreOneValueAndPassWhereOneIsRight) {
+  CellData cell{.row = {.done_samples = 5}};
+  cell.card = {{"draws", "2"}};
+  results::ValueColumn& scores = cell.values["math_answer"] = {.metric = "math_answer", .unit = "fraction"};
+  const std::vector<double> drawn = {0, 1, 0, 0, 1};  // of a third sample the second draw is still to come
+  for (int64_t i = 0; i < std::ssize(drawn); ++i) {
+    scores.rows.push_back(
+        {.sample_id = fmt::format("s{}#{}", 9 - i / 2, i % 2 + 1), .sample_index = i, .value = drawn[i]});
+  }
+  results::ValueColumn& departures = cell.values["first_divergence"] = scores;
+  departures.rows[0].value = departures.rows[2].value = departures.rows[3].value = std::nan("");
+  average_draws(cell, "math_answer");
+  EXPECT_EQ(cell.numbers("math_answer"), (std::vector<double>{0.5, 0, 1}));
+  EXPECT_EQ(cell.numbers("pass_at_k"), (std::vector<double>{1, 0, 1}));
+  EXPECT_EQ(cell.values["math_answer"].rows[1].sample_id, "s8#1");
+  EXPECT_EQ(cell.values["math_answer"].rows[1].sample_index, 1);
+  EXPECT_EQ(cell.row.done_samples, 3);
+  const std::vector<double> means = cell.numbers("first_divergence");
+  EXPECT_EQ(means[0], 1) << "of the draws that have it";
+  EXPECT_TRUE(std::isnan(means[1]));
+}
+
+TEST_F(ReportTest, PassAtKStandsInATableOfItsOwn) {
+  const std::string card = R"({"metrics": "qa_f1 v1", "dtype": "bf16", "draws": 2})";
+  const ExperimentData data = experiment("draws.db", {{.label = "full", .scores = {1, 0, 0.5, 1}, .card = card}});
+  EXPECT_EQ(table(experiment_report(data), "draws").rows.size(), 1U);
 }
 
 TEST_F(ReportTest, NamesTheExperimentsThereAre) {

@@ -104,6 +104,46 @@ TEST_F(ModelEvaluatorTest, EveryFileThatDecidesAModelsNumbersIsPartOfItsIdentity
   EXPECT_EQ(identity().first, hash);
 }
 
+TEST_F(ModelEvaluatorTest, ASampleHasAsManyAnswersAsThereAreDraws) {
+  const auto answers = [&](int64_t draws) {
+    experiment::ExperimentConfig drawn = config();
+    drawn.engine.draws = draws;
+    drawn.engine.temperature = 2;
+    ModelEvaluator evaluator(drawn, {.home = folder_.path(), .data_dir = {}, .hardware = {}});
+    const experiment::Plan plan = experiment::make_plan(drawn, evaluator);
+    const experiment::CellGroup& group = plan.groups.front();
+    std::map<std::string, std::string> said;
+    evaluator.begin_model(*group.model, drawn.engine);
+    for (size_t i = 0; i < group.sample_ids.size(); ++i) {
+      const experiment::PlannedCell* cell = &group.cells.front();
+      const auto outcomes = evaluator.evaluate({.model = *group.model,
+                                                .workload = *group.workload,
+                                                .kind = results::CellKind::quality,
+                                                .sample_id = group.sample_ids[i],
+                                                .sample_index = static_cast<int64_t>(i),
+                                                .cells = {&cell, 1}});
+      EXPECT_EQ(outcomes.front().failure, "");
+      said[group.sample_ids[i]] = outcomes.front().result.prediction;
+    }
+    return said;
+  };
+  const std::map<std::string, std::string> once = answers(1), thrice = answers(3);
+  ASSERT_EQ(once.size(), 1U);
+  ASSERT_EQ(thrice.size(), 3U);
+  const std::string& id = once.begin()->first;
+  EXPECT_EQ(thrice.at(id + "#1"), once.at(id));
+  EXPECT_NE(thrice.at(id + "#2"), thrice.at(id + "#1"));
+  EXPECT_NE(thrice.at(id + "#3"), thrice.at(id + "#2"));
+}
+
+TEST_F(ModelEvaluatorTest, GreedyAnswersAreNotDrawn) {
+  experiment::ExperimentConfig greedy = config();
+  greedy.engine.draws = 2;
+  ModelEvaluator evaluator(greedy, {.home = folder_.path(), .data_dir = {}, .hardware = {}});
+  const std::string error = testing::error_of([&] { (void)experiment::make_plan(greedy, evaluator); });
+  EXPECT_NE(error.find("2 greedy answers to each sample"), std::string::npos) << error;
+}
+
 TEST_F(ModelEvaluatorTest, FilesThatAMethodReadsArePartOfItsCells) {
   const fs::path weights = folder_ / "w.safetensors", draft = folder_ / "models/small";
   write_file(weights, "of a fit");

@@ -1,0 +1,19 @@
+#pragma once
+// Answers that were drawn several times for each sample.
+
+#include <string>
+
+#include "metrics/stored_metrics.h"
+#include "reports/experiment_data.h"
+
+namespace kvarena::reports {
+
+/// Made of a cell's answers here, and stored nowhere.
+inline constexpr metrics::StoredMetric kPassAtK{"pass_at_k", "Right in some draw"};
+
+/// Gives a cell whose samples were answered several times ("ID#1", "ID#2", ...) one value for each: the mean over its
+/// draws (avg@k), so that intervals and comparisons are over samples; and of `score`, the metric that tables show,
+/// pass_at_k: 1 where some draw has a score of 1 (pass@k). Draws that are still to come are left out.
+void average_draws(CellData& cell, const std::string& score);
+
+}  // namespace kvarena::reports
