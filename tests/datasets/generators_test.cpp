@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+#include <cstdio>
 #include <set>
 #include <sstream>
 
@@ -144,6 +146,35 @@ TEST(ArithmeticChain, TheSameOperationIsOnEveryLine) {
     EXPECT_LE(start, 300);
   }
   EXPECT_FALSE(error_of([] { (void)make_workload("arithmetic_chain", R"({"steps": 300})", "c"); }).empty());
+}
+
+TEST(StateChain, EveryLineTellsTheStateAfterOneMoreSwap) {
+  const auto samples = all_samples("state_chain", R"({"places": 4, "steps": 30, "samples": 8})");
+  ASSERT_EQ(samples.size(), 8u);
+  for (const Sample& sample : samples) {
+    ASSERT_EQ(sample.references.size(), 30u);
+    const std::string question = question_text(sample);
+    std::array<char[8], 4> things{};  // in places A to D
+    ASSERT_EQ(std::sscanf(question.c_str(), "Task: A %7[a-z], B %7[a-z], C %7[a-z], D %7[a-z];", things[0], things[1],
+                          things[2], things[3]),
+              4)
+        << question;
+    std::vector<std::string> held(things.begin(), things.end());
+    std::string swaps;
+    for (int step = 1; step <= 30; ++step) {
+      const std::string& line = sample.references[static_cast<size_t>(step) - 1];
+      char one = 0, other = 0;
+      int told = 0;
+      ASSERT_EQ(std::sscanf(line.c_str(), "step %d swap %c %c:", &told, &one, &other), 3) << line;
+      EXPECT_EQ(told, step);
+      std::swap(held.at(static_cast<size_t>(one - 'A')), held.at(static_cast<size_t>(other - 'A')));
+      const std::string asked = fmt::format("step {} swap {} {}", step, one, other);
+      EXPECT_EQ(line, fmt::format("{}: A {}, B {}, C {}, D {}", asked, held[0], held[1], held[2], held[3]));
+      swaps += "; " + asked;
+    }
+    EXPECT_NE(question.find(swaps + "\n"), std::string::npos);
+    EXPECT_EQ(count_of(sample.messages[0].content, "Task: "), 3u);
+  }
 }
 
 TEST(World, NoTwoThingsShareAnAnswer) {
