@@ -1,5 +1,5 @@
-// Distance and bytes by generated length, where a method evicts while decoding: what holds for the first tokens need
-// not hold for the last.
+// Distance and bytes by generated length, where a method evicts while decoding, and log-probability by position, where
+// texts are scored: what holds for the first tokens need not hold for the last.
 
 #include <fmt/format.h>
 
@@ -60,6 +60,31 @@ TableCell share_at(std::span<const results::SeriesRow> rows, const BySample& ful
   return mean_cell(shares);
 }
 
+/// Where ranges of steps end, each as long as all before it.
+std::vector<size_t> range_ends(size_t longest) {
+  std::vector<size_t> ends;
+  for (size_t end = kShortest; end <= longest; end *= 2) ends.push_back(end);
+  return ends;
+}
+
+void add_columns(Table& table, const std::vector<size_t>& ends, const char* group, int digits) {
+  for (const size_t end : ends) {
+    table.columns.push_back({.title = fmt::format("{} – {}", end == kShortest ? 1 : end / 2 + 1, end),
+                             .unit = "nats",
+                             .group = group,
+                             .better = Better::lower,
+                             .format = {.style = NumberStyle::significant, .digits = digits}});
+  }
+}
+
+/// A row of the method whose cells are means of its series over each range.
+TableRow range_row(const ExperimentData& data, const std::string& method, std::span<const results::SeriesRow> series,
+                   const std::vector<size_t>& ends) {
+  TableRow row{.cells = {text_cell(method)}, .role = method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
+  for (const size_t end : ends) row.cells.push_back(mean_over(series, end == kShortest ? 0 : end / 2, end));
+  return row;
+}
+
 Table length_table(const ExperimentData& data, const std::string& workload, size_t longest) {
   Table table{.id = fmt::format("length-{}", slug(workload)),
               .title = fmt::format("By generated length, {}", workload),
@@ -69,15 +94,8 @@ Table length_table(const ExperimentData& data, const std::string& workload, size
                   "In brackets: samples.",
               .columns = {{.title = "Method", .numeric = false}},
               .cell = "{mean} [{n}]"};
-  std::vector<size_t> ends;
-  for (size_t end = kShortest; end <= longest; end *= 2) ends.push_back(end);
-  for (const size_t end : ends) {
-    table.columns.push_back({.title = fmt::format("{} – {}", end == kShortest ? 1 : end / 2 + 1, end),
-                             .unit = "nats",
-                             .group = "KL at steps",
-                             .better = Better::lower,
-                             .format = {.style = NumberStyle::significant, .digits = 2}});
-  }
+  const std::vector<size_t> ends = range_ends(longest);
+  add_columns(table, ends, "KL at steps", 2);
   for (const size_t end : ends) {
     table.columns.push_back({.title = fmt::format("{}", end), .unit = "%", .group = "Bytes at step"});
   }
@@ -91,9 +109,7 @@ Table length_table(const ExperimentData& data, const std::string& workload, size
     const auto distance = rows_of(cell, metrics::kKlNats.name);
     const auto bytes = rows_of(cell, metrics::kDeviceBytes.name);
     if (distance.empty()) continue;
-    TableRow row{.cells = {text_cell(method)},
-                 .role = method == data.baseline() ? RowRole::baseline : RowRole::ordinary};
-    for (const size_t end : ends) row.cells.push_back(mean_over(distance, end == kShortest ? 0 : end / 2, end));
+    TableRow row = range_row(data, method, distance, ends);
     for (const size_t end : ends) row.cells.push_back(share_at(bytes, full, end - 1));
     table.rows.push_back(std::move(row));
   }
@@ -101,21 +117,46 @@ Table length_table(const ExperimentData& data, const std::string& workload, size
   return table;
 }
 
+Table position_table(const ExperimentData& data, const std::string& workload, size_t longest) {
+  Table table{.id = fmt::format("position-{}", slug(workload)),
+              .title = fmt::format("Negative log-probability by position, {}", workload),
+              .caption =
+                  "Nats a token, mean over these scored tokens and over the samples that reach the last of them; "
+                  "the first one follows what was compressed. In brackets: samples.",
+              .columns = {{.title = "Method", .numeric = false}},
+              .cell = "{mean} [{n}]"};
+  const std::vector<size_t> ends = range_ends(longest);
+  add_columns(table, ends, "Scored tokens", 4);
+  for (const std::string& method : data.methods()) {
+    const auto scored = rows_of(data.find(method, workload, results::CellKind::quality), metrics::kNllNats.name);
+    if (!scored.empty()) table.rows.push_back(range_row(data, method, scored, ends));
+  }
+  mark_best(table);
+  return table;
+}
+
+/// Values of a workload's longest series of that name.
+size_t longest_of(const ExperimentData& data, const std::string& workload, const std::string& name) {
+  size_t longest = 0;
+  for (const std::string& method : data.methods()) {
+    for (const results::SeriesRow& row : rows_of(data.find(method, workload, results::CellKind::quality), name))
+      longest = std::max(longest, row.series.values.size());
+  }
+  return longest;
+}
+
 }  // namespace
 
 std::optional<Section> length_section(const ExperimentData& data) {
-  Section section{.id = "length", .title = "By generated length"};
+  Section section{.id = "length", .title = "By length"};
   for (const std::string& workload : data.workloads()) {
-    size_t longest = 0;
-    bool evicts = false;
-    for (const std::string& method : data.methods()) {
-      const CellData* cell = data.find(method, workload, results::CellKind::quality);
-      evicts = evicts || shrinks(cell);
-      for (const results::SeriesRow& row : rows_of(cell, metrics::kKlNats.name)) {
-        longest = std::max(longest, row.series.values.size());
-      }
-    }
+    const bool evicts = std::ranges::any_of(data.methods(), [&](const std::string& method) {
+      return shrinks(data.find(method, workload, results::CellKind::quality));
+    });
+    const size_t longest = longest_of(data, workload, metrics::kKlNats.name);
     if (evicts && longest >= 2 * kShortest) section.tables.push_back(length_table(data, workload, longest));
+    const size_t scored = longest_of(data, workload, metrics::kNllNats.name);
+    if (scored >= 2 * kShortest) section.tables.push_back(position_table(data, workload, scored));
   }
   if (section.tables.empty()) return std::nullopt;
   return section;

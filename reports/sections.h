@@ -31,7 +31,8 @@ namespace kvarena::reports {
 [[nodiscard]] std::optional<Section> distance_section(const ExperimentData& data);
 /// pass@k, where samples were answered several times.
 [[nodiscard]] std::optional<Section> draws_section(const ExperimentData& data);
-/// Distance and bytes by generated length; nothing unless a method's bytes shrink while it decodes.
+/// Distance and bytes by generated length, where a method's bytes shrink while it decodes; log-probability by position,
+/// where texts are scored.
 [[nodiscard]] std::optional<Section> length_section(const ExperimentData& data);
 [[nodiscard]] std::optional<Section> server_section(const ExperimentData& data);
 /// Nothing when no cell's bytes were counted after its prompt, as when requests are timed alone.

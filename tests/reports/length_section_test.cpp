@@ -50,6 +50,26 @@ TEST(LengthSection, HasARangeForEachDoubledLengthThatASampleReaches) {
   EXPECT_NEAR(evicts.cells[4].value, 100.0 * 120 / 163, 1e-4);
 }
 
+TEST(LengthSection, ScoredTextsHaveTheirLogProbabilityByPosition) {
+  ExperimentData data;
+  for (const char* method : {"full", "half"}) {
+    CellData& scored = data.cells.emplace_back();
+    scored.row.state = results::CellState::done;
+    scored.row.cell = {
+        .workload = "books", .method = method, .method_name = method, .baseline = data.cells.size() == 1};
+    std::vector<float> nll(70, 2);
+    std::fill(nll.begin() + 32, nll.end(), data.cells.size() == 1 ? 2.0F : 3.0F);
+    scored.series["nll_nats"].push_back(row("s", "nll_nats", nll));
+  }
+  const auto section = length_section(data);
+  ASSERT_TRUE(section);
+  const Table& table = section->tables.at(0);
+  ASSERT_EQ(table.columns.size(), 3U);  // up to 32 and 64
+  EXPECT_EQ(table.rows.at(1).cells[1].value, 2);
+  EXPECT_EQ(table.rows.at(1).cells[2].value, 3);
+  EXPECT_EQ(table.rows.at(0).cells[2].value, 2);
+}
+
 TEST(LengthSection, IsLeftOutWhereNothingIsEvictedWhileDecoding) {
   ExperimentData data;
   data.cells = {cell("full", 0, 1000), cell("prompt alone", 0.5F, 900)};
