@@ -77,4 +77,9 @@ void PrefillMethod::after_append(LayerContext& layer) const {
   if (then_ && !in_prompt(layer)) then_->after_append(layer);
 }
 
+void PrefillMethod::take_results(KvCache& cache, std::span<const ResultTokens> results) const {
+  const auto* const reader = then_ ? dynamic_cast<const ReadsToolResults*>(&*then_) : nullptr;
+  if (reader != nullptr) reader->take_results(cache, results);
+}
+
 }  // namespace kvarena

@@ -14,6 +14,7 @@
 #include "harness/cache/entry_ranges_view.h"
 #include "harness/method/part_method.h"
 #include "harness/method/registry.h"
+#include "harness/method/tool_results.h"
 
 namespace kvarena {
 
@@ -32,7 +33,7 @@ class PrefillPattern : public MethodPart {
 /// method. What comes behind the prompt attends to everything or, with "then", as another method has it, which
 /// compresses the prompt or retrieves from it as it would after a full prefill; what it observes is the sparse one.
 /// Activity counts the pairs of query and entry that are left out.
-class PrefillMethod final : public PartMethod<PrefillPattern> {
+class PrefillMethod final : public PartMethod<PrefillPattern>, public ReadsToolResults {
  public:
   using PartMethod::PartMethod;
 
@@ -51,6 +52,7 @@ class PrefillMethod final : public PartMethod<PrefillPattern> {
   void after_append(LayerContext& layer) const override;
   [[nodiscard]] std::string cannot_draft() const override { return then_ ? then_->cannot_draft() : ""; }
   [[nodiscard]] bool follows_memory() const override { return then_ && then_->follows_memory(); }
+  void take_results(KvCache& cache, std::span<const ResultTokens> results) const override;
 
  private:
   /// Sets the view of a prompt's pass.

@@ -46,6 +46,7 @@ PromptState read_at_once(Transformer& model, const Prefill& prompt, const Method
   pass.hooks = meter != nullptr ? &meter->watch(hooks) : &hooks;
   run.consume(model.forward({&pass, 1}));
   Prefill read = run.finish();
+  tell_results(method, read.cache, prompt.layout.results);
   compress_layers(method, read.cache, read, activity);
   return {
       .cache = std::move(read.cache), .logits = std::move(read.logits), .reuse = {}, .seconds = seconds_since(start)};

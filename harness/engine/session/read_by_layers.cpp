@@ -73,6 +73,7 @@ Prefill read_for(Transformer& model, std::span<const int32_t> tokens, const Meth
   const auto start = Clock::now();
   Prefill prompt = unread_prompt(model, tokens, std::move(facts));
   prompt.layout = std::move(layout);
+  tell_results(method, prompt.cache, prompt.layout.results);
   Activity activity;
   CompressedLayers layers(model, prompt, method, activity);
   std::vector<int32_t> all(tokens.size());
