@@ -32,6 +32,7 @@ std::string engine_identity(const ExperimentConfig& config, const CellGroup& gro
   EngineSettings engine = config.engine;
   json identity = parameter_values([&](ParameterVisitor& p) { engine.parameters(p); });
   identity.erase("noise_floor");
+  if (engine.draws == 1) identity.erase("draws");  // cells of before there were several have no such key
   for (const results::RunInput& file : files) identity["files"][file.name] = file.sha256;
   if (kind == CellKind::serving) {
     ServingSettings serving = config.serving.value();

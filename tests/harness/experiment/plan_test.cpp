@@ -294,6 +294,7 @@ TEST(Plan, RequestsForRemotePrefixesAreTimedAndNothingElse) {
   ASSERT_EQ(plan.groups.size(), 2U) << "a group a workload";
   EXPECT_EQ(plan.groups[0].kind, results::CellKind::timing);
   const std::string same = plan.groups[0].cells[0].record.cell_id;
+  EXPECT_EQ(plan.groups[0].cells[0].record.engine_json.find("draws"), std::string::npos) << "one draw is no setting";
   EXPECT_EQ(planned("{}").groups[0].cells[0].record.cell_id, same);
   EXPECT_NE(planned(R"({"remote_bytes_per_s": 1})").groups[0].cells[0].record.cell_id, same);
   const std::string socket = planned(R"({"store": "h:1"})").groups[0].cells[0].record.cell_id;
