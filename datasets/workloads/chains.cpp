@@ -177,24 +177,20 @@ class StateChain final : public ChainWorkload {
   int64_t places_ = 2;
 };
 
-KVARENA_WORKLOAD(ArithmeticChain, {.name = "arithmetic_chain",
-                                   .family = "chains",
-                                   .title = "Chains of additions, written out line by line",
-                                   .source = "generated",
-                                   .licence = "made by the project",
-                                   .metrics = {"string_match_all"},
-                                   .samples = 20,
-                                   .chat_template = false,
-                                   .generation = {.max_new_tokens = 512, .stop = {"\n\n", "Task:"}}});
-KVARENA_WORKLOAD(StateChain, {.name = "state_chain",
-                              .family = "chains",
-                              .title = "Things that swap places, told line by line",
-                              .source = "generated",
-                              .licence = "made by the project",
-                              .metrics = {"string_match_all"},
-                              .samples = 20,
-                              .chat_template = false,
-                              .generation = {.max_new_tokens = 512, .stop = {"\n\n", "Task:"}}});
+WorkloadInfo chains(const char* name, const char* title) {
+  return {.name = name,
+          .family = "chains",
+          .title = title,
+          .source = "generated",
+          .licence = "made by the project",
+          .metrics = {"string_match_all"},
+          .samples = 20,
+          .chat_template = false,
+          .generation = {.max_new_tokens = 512, .stop = {"\n\n", "Task:"}}};
+}
+
+KVARENA_WORKLOAD(ArithmeticChain, (chains("arithmetic_chain", "Chains of additions, written out line by line")));
+KVARENA_WORKLOAD(StateChain, (chains("state_chain", "Things that swap places, told line by line")));
 
 }  // namespace
 }  // namespace kvarena::datasets
