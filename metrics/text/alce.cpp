@@ -112,9 +112,8 @@ KVARENA_METRIC(
      .summary =
          "Answers without their citations: of ASQA the share of questions with a short answer in the text (str_em), "
          "with ROUGE-Lsum beside it; of QAMPARI the recall of the list, of which five answers are enough, with "
-         "precision "
-         "and F1. Recall and precision of citations are not computed: a model of 11 billion parameters (AutoAIS) "
-         "judges them there; nor are QA-EM and MAUVE. Needs NLTK's data in $KVARENA_HOME.",
+         "precision and F1. Recall and precision of citations are not computed: a model of 11 billion parameters "
+         "(AutoAIS) judges them there; nor are QA-EM and MAUVE. Needs NLTK's data in $KVARENA_HOME.",
      .source = "princeton-nlp/HELMET @4526dfb eval_alce.py",
      .score = score,
      .data = [] { return std::vector<std::filesystem::path>{punkt_folder()}; },
