@@ -84,11 +84,13 @@ VectorReport check_vectors(const std::filesystem::path& file, const VectorOption
   for_each_line(file, [&](std::string_view line, int64_t number) {
     const json row = parse_python_json(line);
     context.row_text = line;
-    const json found = recompute_for(row.at("metric").get<std::string>())(row, context);
+    const auto metric = row.at("metric").get<std::string>();
+    const json found = recompute_for(metric)(row, context);
     const std::string id = row.value("id", "");
     const Comparison comparison(fmt::format("{}:{} {}", file.filename().string(), number, id), options.tolerance,
                                 report.mismatches);
     ++report.rows;
+    ++report.rows_of[metric];
     for (const auto& [key, expected] : row.items()) {
       if (!key.starts_with("expected")) continue;
       const auto member = found.find(key);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct VectorMismatch {
 
 struct VectorReport {
   int64_t rows = 0;
+  std::map<std::string, int64_t> rows_of;  ///< by metric
   std::vector<VectorMismatch> mismatches;
 };
 

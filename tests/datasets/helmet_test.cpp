@@ -10,6 +10,7 @@
 #include "harness/core/files.h"
 #include "tests/datasets/support.h"
 #include "tests/datasets/word_tokens.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -27,6 +28,7 @@ std::string digest(const Sample& sample) { return sha256(sample.messages.at(0).c
 TEST(Helmet, PromptsWholeAndCutAreThoseOfTheOfficialCode) {
   const WordTokens tokens;
   ASSERT_EQ(fixture()["prompts"].size(), 12U);
+  size_t compared = 0;
   for (const auto& [task, expected] : fixture()["prompts"].items()) {
     const auto whole = all_samples("helmet/" + task, "{}", {.data_dir = samples_dir()});
     const OpenSettings limited{.data_dir = samples_dir(), .tokens = &tokens, .max_prompt_tokens = expected["limit"]};
@@ -44,7 +46,9 @@ TEST(Helmet, PromptsWholeAndCutAreThoseOfTheOfficialCode) {
     }
     std::ranges::sort(rows);
     EXPECT_EQ(json(rows), expected["rows"]) << task;
+    compared += rows.size();
   }
+  testing::compared_prompts("helmet", 2 * compared);
 }
 
 /// The rows that the script makes, of which some are asked.

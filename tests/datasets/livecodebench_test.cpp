@@ -2,6 +2,7 @@
 
 #include "datasets/data_files.h"
 #include "tests/datasets/support.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -14,6 +15,7 @@ TEST(LiveCodeBench, PromptsAreThoseOfTheRunner) {
   const auto samples = all_samples("livecodebench");
   ASSERT_EQ(samples.size(), 24U);
   ASSERT_EQ(samples.size(), rows.size());
+  testing::compared_prompts("livecodebench", rows.size());
   for (size_t i = 0; i < samples.size(); ++i) {
     json messages = json::array();
     for (const Message& message : samples[i].messages) {

@@ -4,6 +4,7 @@
 #include "harness/core/files.h"
 #include "tests/datasets/support.h"
 #include "tests/datasets/word_tokens.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -27,6 +28,7 @@ TEST(LongBench, PromptsOfTheProjectMadeRowsEqualTheOfficialOnesCharacterForChara
       read_file(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_longbench_prompts.json"));
   size_t files = 0;
   for (const std::string family : {"longbench", "longbench-e"}) {
+    size_t compared = 0;
     for (const std::string& task : longbench_names(family)) {
       std::vector<std::string> hashes;
       for (const Sample& sample : all_samples(family + "/" + task, "{}", {.data_dir = samples_dir()})) {
@@ -36,8 +38,10 @@ TEST(LongBench, PromptsOfTheProjectMadeRowsEqualTheOfficialOnesCharacterForChara
       }
       const std::string file = task + (family == "longbench" ? "" : "_e");
       EXPECT_EQ(hashes, golden["sha256"].at(file).get<std::vector<std::string>>()) << file;
+      compared += hashes.size();
       ++files;
     }
+    testing::compared_prompts(family, compared);
   }
   EXPECT_EQ(files, golden["sha256"].size());
 }

@@ -5,6 +5,7 @@
 #include "datasets/python_text.h"
 #include "harness/core/files.h"
 #include "tests/datasets/support.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -13,6 +14,7 @@ TEST(LongMemEval, PromptsAreThoseOfTheOfficialCode) {
   const nlohmann::json fixture = nlohmann::json::parse(
       read_file(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_longmemeval.json"));
   ASSERT_EQ(fixture["prompts"].size(), 5U);
+  size_t compared = 0;
   for (const nlohmann::json& made : fixture["prompts"]) {
     const nlohmann::json parameters = {
         {"history", made["history"]}, {"reading", made["reading"]}, {"sessions", made["sessions"]}};
@@ -20,6 +22,7 @@ TEST(LongMemEval, PromptsAreThoseOfTheOfficialCode) {
                                      {.data_dir = samples_dir()});
     ASSERT_GE(samples.size(), 20U);
     ASSERT_EQ(samples.size(), made["prompts"].size());
+    compared += samples.size();
     for (size_t i = 0; i < samples.size(); ++i) {
       EXPECT_EQ(sha256(samples[i].messages.at(0).content).substr(0, 12), made["prompts"][i].get<std::string>())
           << parameters;
@@ -27,6 +30,7 @@ TEST(LongMemEval, PromptsAreThoseOfTheOfficialCode) {
       EXPECT_EQ(samples[i].generation.max_new_tokens, made["reading"] == "con" ? 800 : 500);
     }
   }
+  testing::compared_prompts("longmemeval", compared);
 }
 
 TEST(LongMemEval, TypesAreAllOfTheRowsAndAbstentionCrossesThem) {

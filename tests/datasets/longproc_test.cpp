@@ -9,6 +9,7 @@
 #include "harness/core/files.h"
 #include "harness/core/own_files.h"
 #include "tests/datasets/support.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -121,16 +122,19 @@ TEST(Programs, VerdictsAreThoseOfTheOfficialCode) {
   const MayRun may_run;
   ProgramJudge judge(own_file("program_judge.py"));
   if (const std::string reason = why_not(judge); !reason.empty()) GTEST_SKIP() << reason;
+  size_t compared = 0;
   for (const auto& problem : nlohmann::json::parse(
            read_file(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_longproc.json"))) {
     if (problem["task"] != "pseudo_to_code") continue;
     ASSERT_GE(problem["answers"].size(), 20U);
+    compared += problem["answers"].size();
     for (const auto& row : problem["answers"]) {
       const nlohmann::json said = judge.ask(row[0], problem["testcases"].dump());
       EXPECT_EQ(said["valid"].get<bool>() ? 1 : 0, row[1]["accuracy"]) << row << said;
       EXPECT_EQ(said["extracted"].get<bool>() ? 1 : 0, row[1]["extraction_rate"]) << row << said;
     }
   }
+  testing::compared_scores("longproc", compared);
 }
 
 TEST(Programs, ReferencesPassTheirTestsAndTheRecordIsScored) {

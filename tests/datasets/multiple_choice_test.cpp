@@ -6,6 +6,7 @@
 #include "datasets/data_files.h"
 #include "harness/core/files.h"
 #include "tests/datasets/support.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -33,6 +34,7 @@ TEST(LongHealth, PromptsAreThoseOfItsCodeAndQuestionsShareTheLetters) {
   const nlohmann::json& expected = fixture().at("longhealth");
   ASSERT_GE(samples.size(), 20u);
   ASSERT_EQ(samples.size(), expected.size());
+  testing::compared_prompts("longhealth", expected.size());
   const auto rows = json_lines(samples_dir() / "longhealth/benchmark_v5.jsonl");
   for (size_t i = 0; i < samples.size(); ++i) {
     EXPECT_EQ(digest(samples[i].messages.at(0).content + samples[i].messages.at(1).content), expected[i]);
@@ -45,6 +47,7 @@ TEST(LongHealth, PromptsAreThoseOfItsCodeAndQuestionsShareTheLetters) {
 TEST(Gpqa, PromptsAreThoseOfLmEvaluationHarnessInAnotherOrderOfOptions) {
   const auto rows = json_lines(samples_dir() / "gpqa/gpqa_diamond.jsonl");
   std::string orders;
+  size_t compared = 0;
   for (const char* set : {"diamond", "main", "extended"}) {
     const auto samples = project_made(std::string("gpqa/") + set);
     ASSERT_GE(samples.size(), 20u);
@@ -63,7 +66,9 @@ TEST(Gpqa, PromptsAreThoseOfLmEvaluationHarnessInAnotherOrderOfOptions) {
                 std::string::npos);
       orders += samples[i].references[0];
     }
+    compared += samples.size();
   }
+  testing::compared_prompts("gpqa", compared);
   for (const char letter : std::string("ABCD")) EXPECT_NE(orders.find(letter), std::string::npos) << orders;
   EXPECT_NE(
       project_made("gpqa/main", R"({"seed": 2})")[0].extras + project_made("gpqa/main", R"({"seed": 2})")[1].extras,

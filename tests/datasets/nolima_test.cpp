@@ -7,6 +7,7 @@
 #include "harness/core/files.h"
 #include "tests/datasets/support.h"
 #include "tests/datasets/word_tokens.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -23,6 +24,7 @@ std::vector<Sample> made(const std::string& parameters, const WordTokens* tokens
 
 TEST(NoLiMa, PromptsAreThoseOfTheAuthorsEvaluation) {
   const WordTokens tokens;
+  size_t compared = 0;
   for (const auto& [length, prompts] : fixture().at("prompts").items()) {
     const nlohmann::json parameters = {
         {"context_length", std::stoll(length)}, {"depths", fixture().at("depths")}, {"books", 2}};
@@ -37,7 +39,9 @@ TEST(NoLiMa, PromptsAreThoseOfTheAuthorsEvaluation) {
     std::ranges::sort(expected);
     std::ranges::sort(found);
     EXPECT_EQ(found, expected);
+    compared += found.size();
   }
+  testing::compared_prompts("nolima", compared);
 }
 
 TEST(NoLiMa, NeedlesAndQuestionsOfTheProjectShareNoWord) {

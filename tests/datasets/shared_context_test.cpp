@@ -3,6 +3,7 @@
 #include "datasets/data_files.h"
 #include "harness/core/files.h"
 #include "tests/datasets/support.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -28,32 +29,38 @@ std::string chat(const Sample& sample) {
 TEST(InfiniteBench, PromptsAndLabelsOfAllTasksAreThoseOfTheOfficialCode) {
   const nlohmann::json& tasks = fixture().at("infinitebench");
   ASSERT_EQ(tasks.size(), 12u);
+  size_t compared = 0;
   for (const auto& [task, rows] : tasks.items()) {
     const auto samples = all_samples("infinitebench/" + task, "{}", {.data_dir = samples_dir()});
     ASSERT_GE(samples.size(), 20u);
     ASSERT_EQ(samples.size(), rows.size());
+    compared += rows.size();
     for (size_t i = 0; i < samples.size(); ++i) {
       EXPECT_EQ(digest(samples[i].messages.at(0).content), rows[i][0]) << task << "\n" << question_text(samples[i]);
       EXPECT_EQ(digest(label_of(samples[i])), rows[i][1]) << task << "\n" << samples[i].extras;
     }
   }
+  testing::compared_prompts("infinitebench", compared);
 }
 
 TEST(ScBench, PromptsAndLabelsInBothModesAreThoseOfTheOfficialCode) {
   const nlohmann::json& tasks = fixture().at("scbench");
   ASSERT_EQ(tasks.size(), 12u);
+  size_t compared = 0;
   for (const auto& [task, rows] : tasks.items()) {
     const auto one = all_samples("scbench/" + task, "{}", {.data_dir = samples_dir()});
     const auto many = all_samples("scbench/" + task, "{}", {.data_dir = samples_dir(), .turns = true});
     ASSERT_GE(one.size(), 20u);
     ASSERT_EQ(one.size(), rows.size());
     ASSERT_EQ(many.size(), rows.size());
+    compared += one.size() + many.size();
     for (size_t i = 0; i < rows.size(); ++i) {
       EXPECT_EQ(digest(one[i].messages.at(0).content), rows[i][0]) << task << "\n" << question_text(one[i]);
       EXPECT_EQ(digest(chat(many[i])), rows[i][1]) << task << "\n" << chat(many[i]).substr(many[i].question.byte);
       EXPECT_EQ(digest(label_of(one[i])), rows[i][2]) << task << "\n" << one[i].extras;
     }
   }
+  testing::compared_prompts("scbench", compared);
 }
 
 TEST(ScBench, TurnsOfMixedTasksHaveTheirOwnBudgetsAndScorers) {
@@ -71,10 +78,12 @@ TEST(ScBench, TurnsOfMixedTasksHaveTheirOwnBudgetsAndScorers) {
 TEST(LooGle, PromptsAreTheOfficialOnesAndQuestionsShareTheirText) {
   const nlohmann::json& tasks = fixture().at("loogle");
   ASSERT_EQ(tasks.size(), 4u);
+  size_t compared = 0;
   for (const auto& [task, rows] : tasks.items()) {
     const auto samples = all_samples("loogle/" + task, "{}", {.data_dir = samples_dir()});
     ASSERT_GE(samples.size(), 20u);
     ASSERT_EQ(samples.size(), rows.size());
+    compared += rows.size();
     for (size_t i = 0; i < samples.size(); ++i) {
       EXPECT_EQ(digest(samples[i].messages.at(0).content), rows[i][0]) << task << "\n" << question_text(samples[i]);
       if (task == "longdep_summarization") continue;
@@ -83,22 +92,26 @@ TEST(LooGle, PromptsAreTheOfficialOnesAndQuestionsShareTheirText) {
       EXPECT_EQ(samples[i].question, samples[i - i % 5].question);
     }
   }
+  testing::compared_prompts("loogle", compared);
 }
 
 TEST(LoCoMo, PromptsAreThoseOfTheOfficialCodeAndQuestionsShareTheirConversation) {
   const nlohmann::json fixture =
       nlohmann::json::parse(read_file(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_locomo.json"));
   ASSERT_EQ(fixture["prompts"].size(), 5U);
+  size_t compared = 0;
   for (const auto& [category, rows] : fixture["prompts"].items()) {
     const auto samples = all_samples("locomo/" + category, "{}", {.data_dir = samples_dir()});
     ASSERT_GE(samples.size(), 20U);
     ASSERT_EQ(samples.size(), rows.size());
+    compared += rows.size();
     for (size_t i = 0; i < samples.size(); ++i) {
       EXPECT_EQ(digest(samples[i].messages.at(0).content), rows[i]) << category << "\n" << question_text(samples[i]);
       EXPECT_EQ(samples[i].context.empty(), false);
       EXPECT_TRUE(question_text(samples[i]).starts_with("\n\n\nBased on the above")) << question_text(samples[i]);
     }
   }
+  testing::compared_prompts("locomo", compared);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "harness/core/files.h"
 #include "tests/datasets/support.h"
 #include "tests/datasets/word_tokens.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -14,6 +15,7 @@ TEST(ZeroScrolls, PromptsWholeAndCutAreThoseOfTheOfficialCode) {
       read_file(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_zero_scrolls.json"));
   const WordTokens tokens;
   ASSERT_EQ(fixture["prompts"].size(), 10U);
+  size_t compared = 0;
   for (const auto& [task, rows] : fixture["prompts"].items()) {
     const auto whole = all_samples("zero_scrolls/" + task, "{}", {.data_dir = samples_dir()});
     const auto cut = all_samples("zero_scrolls/" + task, "{}",
@@ -21,6 +23,7 @@ TEST(ZeroScrolls, PromptsWholeAndCutAreThoseOfTheOfficialCode) {
     ASSERT_GE(whole.size(), 20U);
     ASSERT_EQ(whole.size(), rows.size());
     ASSERT_EQ(cut.size(), rows.size());
+    compared += 2 * rows.size();
     for (size_t i = 0; i < rows.size(); ++i) {
       EXPECT_EQ(digest(whole[i]), rows[i][0]) << task << " " << whole[i].id;
       EXPECT_EQ(digest(cut[i]), rows[i][1]) << task << " " << cut[i].messages[0].content;
@@ -28,6 +31,7 @@ TEST(ZeroScrolls, PromptsWholeAndCutAreThoseOfTheOfficialCode) {
       EXPECT_GT(cut[i].truncation.tokens_removed, 0);
     }
   }
+  testing::compared_prompts("zero_scrolls", compared);
 }
 
 TEST(ZeroScrolls, RowsOfOneIdAreOneSampleAndQuestionsShareTheirText) {

@@ -18,6 +18,7 @@
 #include "metrics/algorithms/regex.h"
 #include "metrics/judge_prompt.h"
 #include "metrics/registry.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::metrics {
 namespace {
@@ -29,7 +30,9 @@ json fixture(const std::string& name) {
 }
 
 TEST(JudgedNeedle, QuestionAndMarksAreLangChains) {
-  for (const auto& row : fixture("metrics_needle_judge.json")) {
+  const json rows = fixture("metrics_needle_judge.json");
+  testing::compared_scores("judged_needle", rows.size());
+  for (const auto& row : rows) {
     const auto text = [&](const char* name) { return row.at(name).get<std::string>(); };
     EXPECT_EQ(kNeedleQuestion.system, text("system"));
     EXPECT_EQ(judge_prompt(kNeedleQuestion.text, {text("question"), text("response"), text("needle")}), text("asked"));
@@ -96,7 +99,9 @@ TEST(PythonLexer, AnEscapeMayStandAtTheVeryBeginning) {
 }
 
 TEST(Patches, GitAndUnidiffVerdictsOnDamagedPatchesAreReproduced) {
-  for (const json& row : fixture("metrics_patches.json")) {
+  const json rows = fixture("metrics_patches.json");
+  testing::compared_scores("git_diff_format", rows.size());
+  for (const json& row : rows) {
     const auto text = row[0].get<std::string>();
     SCOPED_TRACE(text);
     const NumstatReport git = git_numstat(text);

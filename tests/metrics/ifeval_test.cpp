@@ -9,6 +9,7 @@
 #include "metrics/algorithms/langdetect.h"
 #include "metrics/registry.h"
 #include "tests/metrics/ifeval_support.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::metrics {
 namespace {
@@ -41,6 +42,7 @@ TEST(Ifeval, VerdictsAreThoseOfTheOfficialCode) {
   const auto all = ifeval_instructions();
   EXPECT_EQ(seen, std::set<std::string>(all.begin(), all.end()));
   EXPECT_EQ(seen.size(), 25u);
+  testing::compared_scores("ifeval", ifeval_fixture()["verdicts"].size() * ifeval_fixture()["texts"].size());
 }
 
 TEST(Ifeval, CountsInstructionsAndNamesThoseNotFollowed) {

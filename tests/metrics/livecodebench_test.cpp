@@ -10,6 +10,7 @@
 
 #include "metrics/registry.h"
 #include "metrics/vectors.h"
+#include "tests/support/compared.h"
 #include "tests/support/error_of.h"
 
 namespace kvarena::metrics {
@@ -35,6 +36,7 @@ TEST_F(LiveCodeBench, ResultsAreTheOfficialOnes) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_livecodebench.jsonl";
   const VectorReport report = check_vectors(vectors, {.tolerance = 0});
   EXPECT_EQ(report.rows, 96);
+  testing::compared_scores("livecodebench", 96);
   for (const VectorMismatch& m : report.mismatches) {
     ADD_FAILURE() << m.place << " " << m.field << ": expected " << m.expected << ", found " << m.found;
   }

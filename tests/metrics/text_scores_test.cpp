@@ -24,6 +24,7 @@
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
 #include "tests/metrics/ifeval_support.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::metrics {
 namespace {
@@ -47,6 +48,7 @@ TEST(NodeSetF1, IsThatOfLmEvaluationHarness) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_graphwalks.json";
   const json rows = json::parse(std::ifstream(vectors));
   ASSERT_GT(rows.size(), 100);
+  testing::compared_scores("node_set_f1", rows.size());
   for (const json& row : rows)
     EXPECT_NEAR(score("node_set_f1", row["prediction"], {row["nodes"].dump()}).score, row["f1"].get<double>(), 1e-12)
         << row;
@@ -70,6 +72,7 @@ TEST(ScBench, ScoresAsItsAuthorsCode) {
     ++scored[row["task"]];
   }
   EXPECT_EQ(scored.size(), 11u);
+  testing::compared_scores("scbench", scbench_answers()["answers"].size());
   for (const auto& [task, count] : scored) EXPECT_GE(count, 20) << task;
   EXPECT_THROW((void)score("scbench", "x", {}, {{"task", "novel"}, {"label", "x"}}), UserError);
   EXPECT_THROW((void)score("scbench", "x", {"x"}, {{"task", "kv"}}), UserError);
@@ -79,6 +82,7 @@ TEST(ZeroScrolls, ScoresAsItsAuthorsCode) {
   const json fixture =
       json::parse(std::ifstream(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_zero_scrolls.json"));
   ASSERT_GT(fixture["scores"].size(), 200U);
+  testing::compared_scores("zero_scrolls", fixture["scores"].size());
   for (const json& row : fixture["scores"]) {
     const MetricScore made = score("zero_scrolls", row[1], row[2], {{"task", row[0]}});
     if (!row[3].is_array()) {
@@ -98,8 +102,10 @@ TEST(Helmet, ScoresAsItsAuthorsCode) {
   const json fixture =
       json::parse(std::ifstream(std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_helmet.json"));
   ASSERT_GT(fixture["scores"].size(), 300U);
+  std::map<std::string, size_t> scored;
   for (const json& row : fixture["scores"]) {
     const char* metric = row["task"] == "asqa" || row["task"] == "qampari" ? "alce" : "helmet";
+    ++scored[metric];
     const MetricScore made = score(metric, row["prediction"], row["references"], row);
     EXPECT_NEAR(made.score, row["score"].get<double>(), 1e-12) << row;
     for (const auto& [key, value] : made.values) {
@@ -109,6 +115,7 @@ TEST(Helmet, ScoresAsItsAuthorsCode) {
       }
     }
   }
+  for (const auto& [metric, count] : scored) testing::compared_scores(metric, count);
   EXPECT_THROW((void)score("helmet", "x", {"x"}, {{"task", "novel"}}), UserError);
   EXPECT_THROW((void)score("helmet", "x", {"x"}, {{"task", "rerank"}}), UserError);
   EXPECT_THROW((void)score("alce", "x", {"x"}, {{"task", "asqa"}}), UserError);
@@ -128,6 +135,7 @@ TEST(Contains, IsTheRuleOfNoLiMasEvaluation) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_nolima.json";
   const json fixture = json::parse(std::ifstream(vectors));
   ASSERT_GE(fixture["verdicts"].size(), 7u);
+  testing::compared_scores("contains", fixture["verdicts"].size());
   for (const json& row : fixture["verdicts"])
     EXPECT_EQ(score("contains", row[0], {fixture["gold"]}).score, row[1].get<double>()) << row;
 }
@@ -137,6 +145,8 @@ TEST(LooGle, ScoresAsItsAuthorsCode) {
   const json fixture = json::parse(std::ifstream(vectors));
   ASSERT_GE(fixture["texts"].size(), 50u);
   ASSERT_GE(fixture["clozes"].size(), 20u);
+  testing::compared_scores("loogle", fixture["texts"].size());
+  testing::compared_scores("loogle_cloze", fixture["clozes"].size());
   for (const json& row : fixture["texts"]) {
     const MetricScore found = score("loogle", row["prediction"], {row["reference"]});
     EXPECT_NEAR(found.score, row["rouge"][2].get<double>(), 1e-12) << row;
@@ -157,6 +167,7 @@ TEST(MultipleChoice, FindsTheLetterThatLmEvaluationHarnessFinds) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_multiple_choice.json";
   const json rows = json::parse(std::ifstream(vectors));
   ASSERT_GE(rows.size(), 200u);
+  testing::compared_scores("multiple_choice", rows.size());
   for (const json& row : rows) {
     const MetricScore found = score("multiple_choice", row["prediction"], {"B"}, {{"choices", row["choices"]}});
     EXPECT_EQ(found.notes.at("answer"), row["letter"].get<std::string>()) << row;
@@ -169,6 +180,7 @@ TEST(LongHealth, FindsTheLetterThatItsCodeFinds) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_multiple_choice.json";
   const json rows = json::parse(std::ifstream(vectors))["longhealth_answers"];
   ASSERT_GE(rows.size(), 9u);
+  testing::compared_scores("longhealth", rows.size());
   for (const json& row : rows) EXPECT_EQ(score("longhealth", row[0], {"B"}).score, row[1].get<bool>() ? 1 : 0) << row;
 }
 
@@ -176,6 +188,7 @@ TEST(LoCoMo, ScoresAsItsAuthorsCode) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_locomo.json";
   const json fixture = json::parse(std::ifstream(vectors));
   ASSERT_GE(fixture["scores"].size(), 1000U);
+  testing::compared_scores("locomo", fixture["scores"].size());
   for (const json& row : fixture["scores"]) {
     const json extras = {{"category", row[0]}, {"options", fixture["options"]}};
     EXPECT_NEAR(score("locomo", row[1], {row[2]}, extras).score, row[3], 1e-12) << row;
@@ -186,9 +199,11 @@ TEST(LoCoMo, ScoresAsItsAuthorsCode) {
 TEST(LongProc, ScoresAsItsAuthorsCode) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_longproc.json";
   std::map<std::string, size_t> scored;
+  size_t compared = 0;
   for (const json& problem : json::parse(std::ifstream(vectors))) {
     scored[problem["task"]] += problem["answers"].size();
     if (problem["task"] == "pseudo_to_code") continue;  // whose answers are run: tests/datasets/longproc_test.cpp
+    compared += problem["answers"].size();
     for (const json& row : problem["answers"]) {
       const MetricScore found = score("longproc", row[0], {problem["reference"]}, problem);
       const json official = row[1].is_null() ? json{{"accuracy", 0.0}} : row[1];  // an answer at which it raises
@@ -200,6 +215,7 @@ TEST(LongProc, ScoresAsItsAuthorsCode) {
       EXPECT_EQ(found.values.at("longproc_extracted"), official["extraction_rate"].get<double>()) << row;
     }
   }
+  testing::compared_scores("longproc", compared);
   EXPECT_EQ(scored.size(), 6U);
   for (const auto& [task, count] : scored) EXPECT_GE(count, 20U) << task;
   const json code = {{"task", "pseudo_to_code"}};
@@ -220,6 +236,7 @@ const json& longmemeval() {
 TEST(JudgedLongMemEval, AsksAndReadsAsItsAuthorsCode) {
   const JudgeQuestion& question = *find_metric("judged_longmemeval").judge;
   ASSERT_GE(longmemeval()["judged"].size(), 100U);
+  testing::compared_scores("judged_longmemeval", longmemeval()["judged"].size());
   for (const json& row : longmemeval()["judged"]) {
     const json& told = longmemeval()["rows"][row[0].get<std::string>()];
     const std::string request = judge_request(question, told), reference = judge_reference(question, told, {});
@@ -255,6 +272,7 @@ TEST(BabiLong, FindsWhatTheAuthorsCodeFinds) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_babilong.json";
   const json rows = json::parse(std::ifstream(vectors));
   ASSERT_GE(rows.size(), 100);
+  testing::compared_scores("babilong", rows.size());
   for (const json& row : rows) {
     const json extras = {{"question", row["question"]}, {"labels", row["labels"]}};
     EXPECT_EQ(score("babilong", row["prediction"], {row["target"]}, extras).score, row["right"] == true ? 1 : 0) << row;
@@ -266,6 +284,7 @@ TEST(MathAnswer, IsThatOfTheGraderOfMath500) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_math_answer.json";
   const json file = json::parse(std::ifstream(vectors));
   ASSERT_GE(file["grades"].size(), 1500);
+  testing::compared_scores("math_answer", file["grades"].size() + file["answers"].size());
   for (const json& row : file["grades"]) {
     EXPECT_EQ(math_answers_equal(row["given"].get<std::string>(), row["gold"].get<std::string>()), row["equal"]) << row;
   }
@@ -281,6 +300,7 @@ TEST(Mrcr, IsTheRatioOfPythonsDifflib) {
   const auto vectors = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/metrics_mrcr.json";
   const json rows = json::parse(std::ifstream(vectors));
   ASSERT_GE(rows.size(), 50);
+  testing::compared_scores("mrcr", rows.size());
   for (const json& row : rows) {
     const MetricScore ours = score("mrcr", row["prediction"], {row["reference"]}, {{"prefix", row["prefix"]}});
     EXPECT_NEAR(ours.score, row["score"].get<double>(), 1e-12) << row;

@@ -4,9 +4,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "harness/core/error.h"
 #include "metrics/algorithms/jieba.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::metrics {
 namespace {
@@ -29,10 +31,30 @@ std::string message_of(const std::filesystem::path& file) {
   return "no error";
 }
 
+// Records rows by metric, and fails for what differs.
+class Vectors : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    for (const auto& [metric, rows] : rows_of_) testing::compared_scores(metric, static_cast<size_t>(rows));
+  }
+
+  void add(const VectorReport& report) {
+    for (const auto& [metric, rows] : report.rows_of) rows_of_[metric] += rows;
+    for (const VectorMismatch& m : report.mismatches) {
+      ADD_FAILURE() << m.place << " " << m.field << ": expected " << m.expected << ", found " << m.found;
+    }
+  }
+
+  int64_t add_all(bool chinese);
+
+ private:
+  std::map<std::string, int64_t> rows_of_;
+};
+
 // Rows that need jieba's dictionary, which is not in every checkout.
 bool needs_jieba(const std::filesystem::path& file) { return file.stem() == "qa_f1_zh" || file.stem() == "rouge_l_zh"; }
 
-int64_t expect_all_rows_reproduced(bool chinese) {
+int64_t Vectors::add_all(bool chinese) {
   int64_t rows = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kVectors)) {
     if (entry.path().extension() != ".jsonl" || needs_jieba(entry.path()) != chinese) continue;
@@ -41,56 +63,48 @@ int64_t expect_all_rows_reproduced(bool chinese) {
     EXPECT_NO_THROW(report = check_vectors(entry.path(), {.tolerance = 1e-9}));
     EXPECT_GT(report.rows, 0);
     rows += report.rows;
-    for (const VectorMismatch& m : report.mismatches) {
-      ADD_FAILURE() << m.place << " " << m.field << ": expected " << m.expected << ", found " << m.found;
-    }
+    add(report);
   }
   return rows;
 }
 
-TEST(Vectors, EveryOfficialRowIsReproducedToOneBillionth) {
+TEST_F(Vectors, EveryOfficialRowIsReproducedToOneBillionth) {
   if (!std::filesystem::exists(kVectors)) GTEST_SKIP() << "no metric vectors at " << kVectors;
-  EXPECT_GE(expect_all_rows_reproduced(false), 452);
+  EXPECT_GE(add_all(false), 452);
 }
 
-TEST(Vectors, EveryChineseRowIsReproducedToOneBillionth) {
+TEST_F(Vectors, EveryChineseRowIsReproducedToOneBillionth) {
   if (!std::filesystem::exists(kVectors)) GTEST_SKIP() << "no metric vectors at " << kVectors;
   if (!std::filesystem::exists(jieba_folder() / "dict.txt")) GTEST_SKIP() << "no jieba data in " << jieba_folder();
-  EXPECT_EQ(expect_all_rows_reproduced(true), 20);
+  EXPECT_EQ(add_all(true), 20);
 }
 
-TEST(Vectors, OddInputsAreScoredAsByTheOfficialCode) {
+TEST_F(Vectors, OddInputsAreScoredAsByTheOfficialCode) {
   const VectorReport report = check_vectors(kGolden / "metrics_odd_inputs.jsonl", {.tolerance = 1e-12});
   EXPECT_GT(report.rows, 370);
-  for (const VectorMismatch& m : report.mismatches) {
-    ADD_FAILURE() << m.place << " " << m.field << ": expected " << m.expected << ", found " << m.found;
-  }
+  add(report);
 }
 
-TEST(Vectors, OddChineseInputsAreScoredAsByTheOfficialCode) {
+TEST_F(Vectors, OddChineseInputsAreScoredAsByTheOfficialCode) {
   if (!std::filesystem::exists(jieba_folder() / "dict.txt")) GTEST_SKIP() << "no jieba data in " << jieba_folder();
   const VectorReport report = check_vectors(kGolden / "metrics_odd_inputs_zh.jsonl", {.tolerance = 1e-12});
   EXPECT_EQ(report.rows, 2);
-  EXPECT_TRUE(report.mismatches.empty());
+  add(report);
 }
 
-TEST(Vectors, ToolLoopsAreScoredAsInPlainPython) {
+TEST_F(Vectors, ToolLoopsAreScoredAsInPlainPython) {
   const VectorReport report = check_vectors(kGolden / "metrics_tool_loop.jsonl", {.tolerance = 1e-12});
   EXPECT_EQ(report.rows, 60);
-  for (const VectorMismatch& m : report.mismatches) {
-    ADD_FAILURE() << m.place << " " << m.field << ": expected " << m.expected << ", found " << m.found;
-  }
+  add(report);
 }
 
-TEST(Vectors, LiveCallsAreJudgedAsByBfcl) {
+TEST_F(Vectors, LiveCallsAreJudgedAsByBfcl) {
   const VectorReport report = check_vectors(kGolden / "metrics_bfcl.jsonl");
   EXPECT_EQ(report.rows, 62);
-  for (const VectorMismatch& m : report.mismatches) {
-    ADD_FAILURE() << m.place << " " << m.field << ": expected " << m.expected << ", found " << m.found;
-  }
+  add(report);
 }
 
-TEST(Vectors, NotANumberEqualsItselfAlone) {
+TEST_F(Vectors, NotANumberEqualsItselfAlone) {
   const std::string row =
       R"({"metric": "longbench_dataset_score", "dataset": "qasper", "predictions": ["x"], "answers": [["x"]], )"
       R"("lengths": [9], "all_classes": null, "note": "NaN", "longbench_e": true, "expected": )";
@@ -106,7 +120,7 @@ TEST(Vectors, NotANumberEqualsItselfAlone) {
 }
 
 // No official code; selected entries and the top ones differ in number.
-TEST(Vectors, OverlapIsTheShareOfTheTopEntriesThatWereSelected) {
+TEST_F(Vectors, OverlapIsTheShareOfTheTopEntriesThatWereSelected) {
   const auto file = temporary_file(
       "overlap.jsonl",
       R"({"metric": "attention_hit_rate", "attention_weights": [0.5, 0.25, 0.125, 0.125], "selected": [1, 2, 3], )"
@@ -115,7 +129,7 @@ TEST(Vectors, OverlapIsTheShareOfTheTopEntriesThatWereSelected) {
   EXPECT_TRUE(check_vectors(file).mismatches.empty());
 }
 
-TEST(Vectors, AWrongExpectationIsReportedWithItsPlace) {
+TEST_F(Vectors, AWrongExpectationIsReportedWithItsPlace) {
   const auto file = temporary_file(
       "wrong.jsonl",
       "{\"id\": \"a\", \"metric\": \"qa_f1\", \"prediction\": \"x\", \"answers\": [\"x\"], \"expected\": 1.0}\n"
@@ -129,7 +143,7 @@ TEST(Vectors, AWrongExpectationIsReportedWithItsPlace) {
   EXPECT_EQ(report.mismatches[0].found, "1.0");
 }
 
-TEST(Vectors, ErrorsNameFileLineAndTheNearestMetric) {
+TEST_F(Vectors, ErrorsNameFileLineAndTheNearestMetric) {
   const auto unknown = temporary_file("unknown.jsonl", "\n{\"metric\": \"qa_f2\", \"expected\": 1}\n");
   EXPECT_NE(message_of(unknown).find("kvarena_unknown.jsonl:2"), std::string::npos);
   EXPECT_NE(message_of(unknown).find("did you mean \"qa_f1\""), std::string::npos);
