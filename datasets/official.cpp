@@ -41,6 +41,7 @@ constexpr auto kSums = std::to_array<std::pair<std::string_view, std::string_vie
     {"bfcl/multi_turn_func_doc/memory_kv.json", "96480cd9cbd3d4a34cd8f78879bc6622731768a26e080f7a34782e36e3402287"},
     {"bfcl/multi_turn_func_doc/memory_rec_sum.json",
      "4ceff946df00983c7f0b95d1b70ae402247f3312fb898bac9ecfa1de52f5a783"},
+    {"bfcl/multi_turn_func_doc/memory_vector.json", "917908ca99fdd01e203274b7ec6eb2347fa91d57f3c6341e20945cc9c9d746cf"},
     {"bfcl/multi_turn_func_doc/message_api.json", "4d58ea933a5d2b280d7a52366617fb47fecd333d7b0e08e724db6fa12fb5f847"},
     {"bfcl/multi_turn_func_doc/posting_api.json", "87f9fc404a06e4107d7c366f1399c596440e84c16cb119faf374b2f532d86e8b"},
     {"bfcl/multi_turn_func_doc/ticket_api.json", "31324e0380782664fe82ba05bd23517808ad55692b45a5fe7c3d4d395fe4f0f8"},

@@ -7,29 +7,23 @@
 //   judge: {"extracted": BOOL, "valid": BOOL, "error": KIND, "detail": TEXT}
 
 #include <filesystem>
-#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "harness/core/python_process.h"
+#include "harness/core/python_judge.h"
 
 namespace kvarena::datasets {
 
-/// Starts the process when it is first asked, and again after it died.
 class ProgramJudge {
  public:
   /// `script`: "program_judge.py" of the program's own files.
-  explicit ProgramJudge(std::filesystem::path script);
+  explicit ProgramJudge(const std::filesystem::path& script);
 
   /// Judges the program in an answer by tests, a JSON text. Throws UserError where programs may not run or cannot.
   [[nodiscard]] nlohmann::json ask(const std::string& answer, const std::string& tests);
 
  private:
-  void start();
-
-  std::filesystem::path script_;
-  PythonProcess process_;
-  std::mutex one_at_a_time_;
+  PythonJudge judge_;
 };
 
 }  // namespace kvarena::datasets

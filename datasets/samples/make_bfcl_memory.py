@@ -20,7 +20,14 @@ FUNCTIONS = {
         function("memory_append", "Adds a text to the memory's end.", text="string"),
         function("memory_replace", "Puts a text in the place of another.", old_text="string", new_text="string"),
         function("memory_retrieve", "All that the memory holds."),
-        function("memory_update", "Keeps this text in place of all that the memory holds.", text="string")]}
+        function("memory_update", "Keeps this text in place of all that the memory holds.", text="string")],
+    "vector": [
+        function("archival_memory_add", "Keeps a text in the large memory.", text="string"),
+        function("archival_memory_retrieve", "Texts of the large memory that are most like a text.", query="string"),
+        function("core_memory_add", "Keeps a short text where it is always seen.", text="string"),
+        function("core_memory_remove", "Forgets a text that is always seen.", vec_id="integer"),
+        function("core_memory_retrieve_all", "All texts that are always seen, with their numbers."),
+        function("core_memory_update", "Keeps another text under a number.", vec_id="integer", new_text="string")]}
 
 
 def days_of(town):

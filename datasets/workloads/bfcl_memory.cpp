@@ -14,6 +14,7 @@
 #include "datasets/row_source.h"
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/home.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -50,15 +51,13 @@ constexpr const char* kCoreAndArchive =
     "that it is up-to-date and easy to retrieve to provide personalized responses to the user later.\n\n"
     "The Core memory is limited in size, but always visible to you in context. The Archival Memory has a much larger "
     "capacity, but will be held outside of your immediate context due to its size.\n\n"
-    "Here is the content of your Core Memory from previous interactions:\n"
-    "There is no content in the core memory at this point.\n";
+    "Here is the content of your Core Memory from previous interactions:\n{}\n";
 constexpr const char* kUnified =
     "{}\n\nYou have access to an advanced memory system, which is persistent across multiple conversations with the "
     "user, and can be accessed in a later interactions. You should actively manage your memory data to keep track of "
     "important information, ensure that it is up-to-date and easy to retrieve to provide personalized responses to the "
     "user later.\n\n"
-    "Here is the content of your memory system from previous interactions:\n"
-    "There is no content in the memory at this point.\n";
+    "Here is the content of your memory system from previous interactions:\n{}\n";
 constexpr const char* kAnswerFormat =
     "For your final answer to the user, you must respond in this format: {'answer': A short and precise answer to the "
     "question, 'context': A brief explanation of how you arrived at this answer or why it is correct}. If you do not "
@@ -71,9 +70,18 @@ struct Backend {
   const char* name;
   const char* title;
   const char* instruction;
+  const char* empty;
+  bool encodes = false;
 };
 
-constexpr Backend kBackends[] = {{"kv", "keys and values", kCoreAndArchive}, {"rec_sum", "one text", kUnified}};
+constexpr Backend kBackends[] = {
+    {"kv", "keys and values", kCoreAndArchive, "There is no content in the core memory at this point."},
+    {"rec_sum", "one text", kUnified, "There is no content in the memory at this point."},
+    {"vector", "texts that an encoder finds", kCoreAndArchive, "{}", /*encodes=*/true}};
+
+std::filesystem::path encoder_of(const Backend& backend) {
+  return backend.encodes ? kvarena_home() / "models/all-minilm-l6-v2" : "";
+}
 
 /// Rows of one user's sample.
 struct User {
@@ -115,7 +123,7 @@ class UserSource final : public SampleSource {
         info_(std::move(info)),
         file_(std::move(file)),
         room_(room),
-        talk_(tokens),
+        talk_(tokens, encoder_of(backend)),
         functions_(
             with_bfcl_hints(read_bfcl_functions(info_, file_.root, fmt::format("memory_{}.json", backend.name)))),
         users_(read_users(file_, read_bfcl_answers(info_, file_.root))) {}
@@ -132,7 +140,8 @@ class UserSource final : public SampleSource {
     sample.origin = file_.origin;
     sample.data_sha256 = sha256(task.dump());
     Row turn = first;
-    turn.insert(turn.begin(), system(fmt::format(fmt::runtime(backend_.instruction), user.scenario->setting)));
+    turn.insert(turn.begin(),
+                system(fmt::format(fmt::runtime(backend_.instruction), user.scenario->setting, backend_.empty)));
     sample.messages = bfcl_messages(functions_, turn, user.place);
     sample.question = {sample.messages.size() - 1, 0};
     for (const auto& [id, accepted] : user.truth.items()) sample.references.push_back(accepted.dump());
@@ -201,8 +210,7 @@ class BfclMemory final : public Workload {
         .max(1 << 20)
         .doc(
             "tokens for what follows the first answer of a day or question, and for what the memory adds to its "
-            "prompt; "
-            "one that needs more is an error of inference, and the next goes on");
+            "prompt; one that needs more is an error of inference, and the next goes on");
   }
 
  protected:

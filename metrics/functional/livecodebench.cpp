@@ -1,13 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
 #include "harness/core/json_text.h"
 #include "harness/core/own_files.h"
-#include "harness/core/python_process.h"
+#include "harness/core/python_judge.h"
 #include "harness/core/run_code.h"
 #include "metrics/registry.h"
 
@@ -35,34 +34,6 @@ std::string code_in(std::string_view answer) {
   return std::string(answer.substr(begin, end > begin ? end - 1 - begin : 0));
 }
 
-/// The process that runs programs, one after the other (python/kvarena/code_judge.py).
-class CodeJudge {
- public:
-  json ask(const json& request) {
-    const std::scoped_lock lock(one_at_a_time_);
-    if (!process_.running()) {
-      process_.start({own_file("code_judge.py").string()});
-      (void)receive(python_patience());
-    }
-    process_.send(json_text(request));
-    const json said = receive(std::chrono::seconds(kMostSeconds));
-    if (said.is_object() && said.contains("results")) return said;
-    fail({.place = kPlace,
-          .found = said.is_object() ? said.value("error", "") : said.dump(),
-          .expected = "results of tests"});
-  }
-
- private:
-  json receive(std::chrono::seconds patience) {
-    if (std::optional<json> said = process_.receive(std::chrono::steady_clock::now() + patience)) return *said;
-    process_.stop();
-    fail({.place = kPlace, .found = fmt::format("no answer within {} s", patience.count()), .expected = "one soon"});
-  }
-
-  PythonProcess process_{kPlace};
-  std::mutex one_at_a_time_;
-};
-
 /// Results of the tests of `extras`, up to the first that fails, and their number.
 json run_tests(std::string_view answer, const json& extras) {
   require_code_allowed(kPlace);
@@ -70,11 +41,13 @@ json run_tests(std::string_view answer, const json& extras) {
   if (tests == extras.end() || function == extras.end()) {
     fail({.place = fmt::format("{}: extras", kPlace), .found = "no tests", .expected = "\"tests\" and \"function\""});
   }
-  static CodeJudge judge;
-  return judge.ask({{"code", code_in(answer)},
-                    {"tests", *tests},
-                    {"function", *function},
-                    {"seconds", extras.value("seconds", kSeconds)}});
+  static PythonJudge judge({.place = kPlace, .needs = "a judge of programs", .action = ""},
+                           {own_file("code_judge.py").string()});
+  const json question = {{"code", code_in(answer)},
+                         {"tests", *tests},
+                         {"function", *function},
+                         {"seconds", extras.value("seconds", kSeconds)}};
+  return judge.ask(json_text(question), {"results"}, std::chrono::seconds(kMostSeconds));
 }
 
 bool passed(const json& result) { return result.is_boolean() ? result.get<bool>() : result.get<double>() > 0; }

@@ -1,6 +1,7 @@
 """Carries out and judges BFCL's conversations by its authors' package (datasets/bfcl_judge.h has the messages).
 
-    python3 bfcl_judge.py CHANNEL      CHANNEL: a socket, by descriptor
+    python3 bfcl_judge.py [ENCODER] CHANNEL      CHANNEL: a socket, by descriptor; ENCODER: the folder of a sentence encoder, for
+                                                 memories of vectors
 
 The package evaluates what a model writes: whatever would touch files, processes or the network is refused meanwhile.
 """
@@ -15,12 +16,31 @@ import shutil
 import socket
 import sys
 import tempfile
+import warnings
 from contextlib import contextmanager, redirect_stdout
 
 sys.path.pop(0)  # this folder has modules of common names
 MEMORY = 8 << 30  # bytes of addresses
 READS = {"os.listdir", "os.scandir"}  # as an import does
 GUARDED = ("os.", "subprocess.", "socket.", "shutil.", "ctypes.", "pty.", "signal.", "tempfile.", "urllib.", "http.")
+
+
+def load_vectors(encoder):
+    """Imports the package's memory of vectors, which would fetch its encoder by name, with one from a folder."""
+    if not os.path.isdir(encoder):
+        raise ImportError(f"no encoder in {encoder}, where scripts/setup puts it")
+    import sentence_transformers
+    import torch
+    from transformers.utils import logging
+    torch.set_num_threads(1)
+    logging.disable_progress_bar()
+    load = sentence_transformers.SentenceTransformer
+    sentence_transformers.SentenceTransformer = lambda name, device: load(encoder, device=device)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from bfcl_eval.eval_checker.multi_turn_eval.func_source_code import memory_vector
+    memory_vector.ENCODER.encode(["what is loaded when it is first used"])
+    return memory_vector
 
 
 def imported():
@@ -44,10 +64,11 @@ def imported():
 class Snapshots:
     """What the package's memories would write into files, by name."""
 
-    def __init__(self):
+    def __init__(self, encoder):
         from bfcl_eval.eval_checker.multi_turn_eval.func_source_code import memory_api_metaclass, memory_kv, memory_rec_sum
         self.files = {}
-        memory_kv.open = memory_rec_sum.open = self.open
+        for module in (memory_kv, memory_rec_sum, *([load_vectors(encoder)] if encoder else [])):
+            module.open = self.open
         memory_api_metaclass.MemoryAPI._prepare_snapshot = lambda memory, config: self.prepare(memory, **config)
 
     def prepare(self, memory, test_id, scenario):
@@ -88,10 +109,11 @@ class Finished:
         self.nexts = []
 
 
-def make_judge(length):
-    """A function that judges a task with answers. `length`: tokens of a message's text, with what a template puts around it."""
+def make_judge(length, encoder):
+    """A function that judges a task with answers. `length`: tokens of a message's text, with what a template puts around it.
+    `encoder`: of memories of vectors, a folder; None where there are none."""
     base, completions, multi_turn_checker, utils, agentic_checker = imported()
-    snapshots = Snapshots()
+    snapshots = Snapshots(encoder)
     tails = {}  # by user, conversations of a memory that are over
 
     class Replay(completions):
@@ -206,7 +228,8 @@ def make_judge(length):
 
 
 def main():
-    channel = socket.socket(fileno=int(sys.argv[1])).makefile("rw", encoding="utf-8", newline="\n")
+    *encoder, descriptor = sys.argv[1:]
+    channel = socket.socket(fileno=int(descriptor)).makefile("rw", encoding="utf-8", newline="\n")
     lengths = {}
 
     def say(message):
@@ -220,9 +243,9 @@ def main():
         return lengths[text]
 
     try:
-        judge = make_judge(length)
+        judge = make_judge(length, encoder[0] if encoder else None)
     except ImportError as error:
-        return say({"error": f"a Python without bfcl_eval: {error}", "absent": True})
+        return say({"error": f"an import that fails: {error}"})
     say({"ready": True})
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     sys.addaudithook(refuse)

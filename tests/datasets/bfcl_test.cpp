@@ -10,6 +10,7 @@
 #include "datasets/official.h"
 #include "harness/core/files.h"
 #include "tests/datasets/support.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::datasets {
 namespace {
@@ -20,7 +21,7 @@ constexpr const char* kOneTurn[] = {
     "simple",        "multiple",      "parallel",      "parallel_multiple",      "irrelevance",
     "live_simple",   "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance",
     "live_relevance"};
-constexpr const char* kMemories[] = {"kv", "rec_sum"};
+constexpr const char* kMemories[] = {"kv", "rec_sum", "vector"};
 constexpr const char* kCategories[] = {"base", "long_context", "miss_func", "miss_param"};
 
 void expect_part(const std::string& part, const std::string& text) {
@@ -88,6 +89,7 @@ std::string why_not(const Sample& sample) {
 }
 
 void expect_prompts_of_the_runner(const json& rows, const std::map<std::string, Sample>& samples) {
+  testing::compared_prompts("bfcl", rows.size());
   for (const json& row : rows) {
     const Sample& sample = samples.at(row["id"]);
     EXPECT_EQ(digest(sample.messages), row["prompt"]) << row["id"];
@@ -96,8 +98,10 @@ void expect_prompts_of_the_runner(const json& rows, const std::map<std::string, 
 }
 
 void expect_conversations_of_the_runner(const json& rows, const std::map<std::string, Sample>& samples) {
+  size_t compared = 0;
   for (const json& row : rows) {
     if (!row.contains("messages")) continue;
+    ++compared;
     SCOPED_TRACE(row["id"].get<std::string>() + ", " + row["script"].get<std::string>());
     const Talk talk = talk_of(samples.at(row["id"]), row["answers"]);
     ASSERT_FALSE(talk.record.is_null()) << "goes on where the runner's conversation is over";
@@ -105,6 +109,7 @@ void expect_conversations_of_the_runner(const json& rows, const std::map<std::st
     EXPECT_EQ(talk.record["valid"], row["valid"]);
     EXPECT_EQ(talk.record["error"], row["error"]);
   }
+  testing::compared_scores("bfcl_multi_turn", compared);
 }
 
 /// The record's verdicts as the golden script has them.
@@ -118,8 +123,10 @@ json verdicts(const json& record) {
 
 void expect_memories_of_the_runner(const json& rows, const std::filesystem::path& data_dir) {
   std::map<int64_t, std::map<std::string, Sample>> by_room;
+  size_t compared = 0;
   for (const json& row : rows) {
     if (!row.contains("questions")) continue;
+    compared += row["questions"].size();
     SCOPED_TRACE(row["id"].get<std::string>() + ", " + row["script"].get<std::string>());
     std::map<std::string, Sample>& samples = by_room[row["room"]];
     for (const char* kind : kMemories) {
@@ -134,6 +141,7 @@ void expect_memories_of_the_runner(const json& rows, const std::filesystem::path
     EXPECT_EQ(digests(talk.contexts), row["contexts"]);
     EXPECT_EQ(verdicts(talk.record), row["questions"]);
   }
+  testing::compared_scores("bfcl_memory", compared);
 }
 
 const std::filesystem::path kGolden = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/datasets_bfcl.json";
@@ -147,9 +155,20 @@ TEST(BfclMultiTurn, ConversationsAndVerdictsAreTheRunners) {
 }
 
 TEST(BfclMemory, DaysQuestionsAndVerdictsAreTheRunners) {
-  const auto samples = all_samples("bfcl/memory_kv");
+  const auto samples = all_samples("bfcl/memory_vector");
   if (const std::string reason = why_not(samples.at(0)); !reason.empty()) GTEST_SKIP() << reason;
   expect_memories_of_the_runner(read_json(kGolden), {});
+}
+
+TEST(BfclMemory, AnEncoderFindsWhatIsMeant) {
+  const auto samples = all_samples("bfcl/memory_vector");
+  if (const std::string reason = why_not(samples.at(0)); !reason.empty()) GTEST_SKIP() << reason;
+  const std::vector<std::string> answers = {
+      "[archival_memory_add(text='The bank opens at nine.'), archival_memory_add(text='My horse is called Ida.'), "
+      "archival_memory_retrieve(query='Which animal do I keep?', top_k=1)]"};
+  const std::string message = samples[0].live.reply(answers).message;
+  expect_part(R"("text": "My horse is called Ida.")", message);
+  EXPECT_EQ(message.find(R"("text": "The bank)"), std::string::npos) << message;
 }
 
 TEST(Bfcl, OfficialRowsHaveTheRunnersPromptsAndConversations) {
@@ -234,13 +253,13 @@ TEST(BfclJudge, IsAskedAgainAfterItFailed) {
   EXPECT_EQ(asked(), "3");
   expect_part("ended by signal 9", own.error({"kill"}));
   expect_part("found \"no JSON\" from its Python process, expected a line of JSON", own.error({"odd"}));
-  expect_part("found [1], expected what follows", own.error({"list"}));
+  expect_part("found [1], expected an object with messages or record", own.error({"list"}));
   expect_part("found KeyError: id", own.error({"error"}));
   EXPECT_EQ(asked(), "3");
 }
 
 TEST(BfclJudge, SaysHowToGetThePackage) {
-  OwnJudge own("say(json.dumps({'error': 'no bfcl_eval', 'absent': True}))\n");
+  OwnJudge own("say(json.dumps({'error': 'no bfcl_eval'}))\n");
   expect_part("found no bfcl_eval", own.error());
   expect_part("python3 -m pip install bfcl-eval==2026.3.23", own.error());
 }

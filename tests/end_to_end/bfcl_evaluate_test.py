@@ -36,7 +36,7 @@ KVARENA = pathlib.Path(sys.argv[1]).resolve()
 SAMPLES = KVARENA.parents[1] / "samples"
 JUDGED = "gpt-4o-2024-11-20"  # a model whose answers the package takes as they are
 WORKLOADS = [f"bfcl/{name}" for name in ("multi_turn_base", "multi_turn_long_context", "multi_turn_miss_func", "multi_turn_miss_param",
-                                         "memory_kv", "memory_rec_sum")]
+                                         "memory_kv", "memory_rec_sum", "memory_vector")]
 
 
 def run(samples):

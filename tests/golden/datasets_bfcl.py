@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Writes datasets_bfcl.json: the SHA-256 of the first prompt to each project-made row, and conversations about those of several
 turns, each with its answers, the SHA-256 of its messages up to the last answer and the verdict, by BFCL's own runner and
-evaluation (pip install bfcl-eval==2026.3.23; PYTHONHASHSEED=0). Of a memory a row is a user: the answers of all days and
+evaluation (pip install bfcl-eval==2026.3.23 soundfile; PYTHONHASHSEED=0). Of a memory a row is a user: the answers of all days and
 questions, the messages of each, and a verdict a question.
 
-    datasets_bfcl.py SAMPLES      SAMPLES: the folder that datasets/samples/make.py wrote
-    datasets_bfcl.py --official FILE      the same of all official rows, for a test that reads the file which
-                                          KVARENA_BFCL_CONVERSATIONS names
+    datasets_bfcl.py ENCODER SAMPLES      SAMPLES: the folder that datasets/samples/make.py wrote; ENCODER: that of all-MiniLM-L6-v2
+    datasets_bfcl.py ENCODER --official FILE      the same of all official rows, for a test that reads the file which
+                                                  KVARENA_BFCL_CONVERSATIONS names
 """
 
 import contextlib
@@ -23,7 +23,11 @@ import sys
 import tempfile
 from types import SimpleNamespace
 
+import sentence_transformers
+
 os.environ["BFCL_PROJECT_ROOT"] = tempfile.mkdtemp()
+LOAD = sentence_transformers.SentenceTransformer
+sentence_transformers.SentenceTransformer = lambda name, device: LOAD(sys.argv[1], device=device)
 
 from bfcl_eval import _llm_response_generation as generation  # noqa: E402
 from bfcl_eval import utils  # noqa: E402
@@ -84,7 +88,7 @@ SCRIPTS = {
 }
 
 
-MEMORIES = ("memory_kv", "memory_rec_sum")
+MEMORIES = ("memory_kv", "memory_rec_sum", "memory_vector")
 ROOM = 2500  # bytes, of rows that have one
 DAYS = {  # answers to the n-th text of a user's days
     "memory_kv": {
@@ -105,8 +109,20 @@ DAYS = {  # answers to the n-th text of a user's days
         "cleared": lambda n, text: [f"[memory_append(text={text!r}), memory_retrieve()]", "[memory_clear()]" if n == 3 else "[]"],
         "too long": lambda n, text: [f"[memory_append(text='{'long ' * (2001 if n == 2 else n)}')]", f"[memory_append(text={n})]"],
         "malformed": lambda n, text: [f"```\n[memory_append(text={text!r})]\n```" if n % 2 else f"[memory_append(text={text!r})"],
-        "never ends": lambda n, text: [f"[memory_append(text='{n}.')]"] * (30 if n == 4 else n)}}
-LOOKS = {"memory_kv": "[core_memory_list_keys(), archival_memory_key_search(query='note fair')]", "memory_rec_sum": "[memory_retrieve()]"}
+        "never ends": lambda n, text: [f"[memory_append(text='{n}.')]"] * (30 if n == 4 else n)},
+    "memory_vector": {  # without likenesses, whose last digits are a machine's
+        "core": lambda n, text: [f"[core_memory_add(text={text!r})]"],
+        "archive": lambda n, text: [f"[archival_memory_add(text={text!r})]", "[archival_memory_retrieve_all()]"],
+        "both": lambda n, text: [f"[core_memory_add(text={text[:30]!r}), archival_memory_add(text={text!r}), "
+                                 f"core_memory_update(vec_id=0, new_text='{n}')]"],
+        "refused": lambda n, text: [f"[core_memory_remove(vec_id=7), core_memory_add(text='{'long ' * 80}')]",
+                                    f"[archival_memory_retrieve(query=''), archival_memory_add(text={n})]"],
+        "malformed": lambda n, text: [f"core_memory_add(text={text!r}), core_memory_retrieve_all()" if n % 2 else
+                                      f"[core_memory_add(text={text!r}"],
+        "full": lambda n, text: [f"[core_memory_add(text='{k}')]" for k in range(4)],
+        "forgotten": lambda n, text: [f"[core_memory_add(text={text!r})]", "[core_memory_clear()]" if n == 3 else "[core_memory_remove(vec_id=0)]"]}}
+LOOKS = {"memory_kv": "[core_memory_list_keys(), archival_memory_key_search(query='note fair')]", "memory_rec_sum": "[memory_retrieve()]",
+         "memory_vector": "[core_memory_retrieve_all(), archival_memory_retrieve_all()]"}
 QUESTIONS = {  # answers to a question with that accepted text, behind a look into the memory
     "right": lambda accepted: [f"{{'answer': '{accepted}', 'context': 'You said so.'}}"],
     "other form": lambda accepted: [f"I think, {accepted.upper()[:3]}-{accepted.upper()[3:]} (of course)."],
@@ -244,11 +260,11 @@ def rows():
 
 
 def main():
-    if sys.argv[1] == "--official":
-        path = pathlib.Path(sys.argv[2])
+    if sys.argv[2] == "--official":
+        path = pathlib.Path(sys.argv[3])
     else:
         path = pathlib.Path(__file__).with_suffix(".json")
-        folder = pathlib.Path(sys.argv[1]) / "bfcl"
+        folder = pathlib.Path(sys.argv[2]) / "bfcl"
         utils.PROMPT_PATH, utils.POSSIBLE_ANSWER_PATH = folder, folder / "possible_answer"
         utils.MULTI_TURN_FUNC_DOC_PATH = folder / "multi_turn_func_doc"
         utils.MEMORY_PREREQ_CONVERSATION_PATH = folder / "memory_prereq_conversation"
