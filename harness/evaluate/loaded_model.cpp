@@ -7,14 +7,13 @@
 #include "harness/core/error.h"
 #include "harness/device/open_device.h"
 #include "harness/engine/foreign/transformers_engine.h"
+#include "harness/engine/reuse/rendered_results.h"
 #include "harness/evaluate/server_entry.h"
 #include "harness/model/open_model_elsewhere.h"
 #include "harness/model/tokenizer/token_ranges.h"
 
 namespace kvarena::evaluate {
 namespace {
-
-constexpr const char* kBlanks = " \t\n\r\f\v";
 
 OpenedModel open_entry(const experiment::ModelEntry& entry, const std::filesystem::path& home) {
   const std::filesystem::path file = entry.file(home);
@@ -31,12 +30,6 @@ ChatTemplate pick_template(const OpenedModel& opened, const experiment::ModelEnt
   return chat.with({{"enable_thinking", thinks}, {"thinking", thinks}});
 }
 
-/// A tool's result in a rendered text.
-struct ResultText {
-  TextRange bytes;
-  std::string tool;
-};
-
 /// Bytes of a rendered text where the first user's turn, the question, and answers and questions of later turns begin,
 /// and where results of tools are. A template that changes messages leaves them open, unless it takes away no more than
 /// the blanks around them.
@@ -44,7 +37,7 @@ struct PartStarts {
   std::optional<size_t> user;
   std::optional<size_t> question;
   std::vector<size_t> turns;
-  std::vector<ResultText> results;
+  std::vector<RenderedResult> results;
 };
 
 /// Results in one of the sample's messages.
@@ -64,26 +57,19 @@ PartStarts starts_of(const datasets::Sample& sample, const std::string& text) {
   PartStarts starts;
   size_t begin = 0;
   for (size_t i = 0; i < sample.messages.size(); ++i) {
-    std::string content = sample.messages[i].content;
-    size_t blanks = 0;
-    size_t found = text.find(content, begin);
-    if (found == std::string::npos) {
-      blanks = std::min(content.find_first_not_of(kBlanks), content.size());
-      content = content.substr(blanks, content.find_last_not_of(kBlanks) + 1 - blanks);
-      found = text.find(content, begin);
-    }
-    if (found == std::string::npos) break;
-    const auto place = [&](size_t byte) { return found + std::clamp(byte, blanks, blanks + content.size()) - blanks; };
-    if (!starts.user && sample.messages[i].role == "user") starts.user = found;
-    if (i == sample.question.message) starts.question = place(sample.question.byte);
+    const std::optional<RenderedContent> content = find_content(text, sample.messages[i].content, begin);
+    if (!content) break;
+    if (!starts.user && sample.messages[i].role == "user") starts.user = content->begin;
+    if (i == sample.question.message) starts.question = content->place(sample.question.byte);
     for (const datasets::PromptPosition& turn : sample.turns) {
-      if (turn.message == i) starts.turns.push_back(place(turn.byte));
+      if (turn.message == i) starts.turns.push_back(content->place(turn.byte));
     }
     for (const datasets::ToolResult& result : results_in(sample, i)) {
-      const TextRange bytes{static_cast<int64_t>(place(result.begin)), static_cast<int64_t>(place(result.end))};
+      const TextRange bytes{static_cast<int64_t>(content->place(result.begin)),
+                            static_cast<int64_t>(content->place(result.end))};
       starts.results.push_back({bytes, result.tool});
     }
-    begin = found + content.size();
+    begin = content->end();
   }
   return starts;
 }
@@ -92,25 +78,6 @@ PartStarts starts_of(const datasets::Sample& sample, const std::string& text) {
 int64_t token_at(const std::vector<TextRange>& ranges, size_t byte) {
   const auto at = static_cast<int64_t>(byte);
   return std::ranges::find_if(ranges, [&](const TextRange& range) { return range.end > at; }) - ranges.begin();
-}
-
-/// Adds, as tokens, the results that lie in the piece of the rendered text that begins at byte `at`: tokens `ranges` of
-/// the piece, whose first is number `first` of the request. A token that has more than blanks beside a result is not
-/// its own.
-void add_results(std::vector<ResultTokens>& to, const std::vector<ResultText>& results, std::string_view piece,
-                 int64_t at, const std::vector<TextRange>& ranges, int64_t first) {
-  for (const auto& [bytes, tool] : results) {
-    const TextRange own{bytes.begin - at, bytes.end - at};
-    if (own.begin < 0 || own.end > std::ssize(piece)) continue;
-    const size_t before = piece.substr(0, static_cast<size_t>(own.begin)).find_last_not_of(kBlanks);
-    const size_t behind = std::min(piece.find_first_not_of(kBlanks, static_cast<size_t>(own.end)), piece.size());
-    const auto from = static_cast<int64_t>(before + 1);  // 0 behind npos
-    auto begin = std::ranges::upper_bound(ranges, own.begin, {}, &TextRange::end);
-    if (begin != ranges.end() && begin->begin < from) ++begin;
-    auto end = std::ranges::lower_bound(begin, ranges.end(), own.end, {}, &TextRange::begin);
-    if (end != begin && std::prev(end)->end > static_cast<int64_t>(behind)) --end;
-    if (begin != end) to.push_back({first + (begin - ranges.begin()), first + (end - ranges.begin()), tool});
-  }
 }
 
 /// The rendered text as methods find it.

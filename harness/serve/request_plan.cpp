@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "harness/core/error.h"
+#include "harness/engine/reuse/rendered_results.h"
 #include "harness/method/reuser.h"
+#include "harness/method/tool_results.h"
 #include "harness/model/tokenizer/token_ranges.h"
 #include "harness/serve/answer_text.h"
 #include "harness/serve/api_error.h"
@@ -85,14 +88,58 @@ std::function<bool(std::span<const int32_t>)> stop_at(const Tokenizer& tokenizer
   };
 }
 
-/// The parts of the prompt's context, with its text where another checkpoint reads that.
-PromptLayout layout_of(const PlannedPrompt& prompt, const ServedModel& model, const ModelText& text) {
+/// A member of a JSON object that is a text; empty where it is none.
+std::string text_of(const jinja::Value& object, const char* name) {
+  const jinja::Value* member = object.find(name);
+  return member != nullptr && member->text() != nullptr ? *member->text() : "";
+}
+
+/// Names of called functions by the ids of an answer's calls.
+void add_names(std::map<std::string, std::string>& names, const jinja::Value& message) {
+  const jinja::Value* calls = message.find("tool_calls");
+  if (calls == nullptr || calls->list() == nullptr) return;
+  for (const jinja::Value& call : *calls->list()) {
+    const jinja::Value* function = call.find("function");
+    if (function != nullptr) names[text_of(call, "id")] = text_of(*function, "name");
+  }
+}
+
+/// Results of tools in a chat as the template writes it, as far as it leaves the messages' contents whole.
+std::vector<RenderedResult> results_in(const Conversation& conversation, const std::string& text) {
+  std::vector<RenderedResult> results;
+  std::map<std::string, std::string> names;
+  size_t begin = 0;
+  for (const jinja::Value& message : *conversation.messages.list()) {
+    add_names(names, message);
+    const std::string said = text_of(message, "content");
+    if (said.empty()) continue;  // none, or parts of several kinds
+    const std::optional<RenderedContent> content = find_content(text, said, begin);
+    if (!content) break;
+    begin = content->end();
+    if (text_of(message, "role") != "tool") continue;
+    const std::string name = text_of(message, "name"), id = text_of(message, "tool_call_id");
+    results.push_back(
+        {{static_cast<int64_t>(content->begin), static_cast<int64_t>(begin)}, name.empty() ? names[id] : name});
+  }
+  return results;
+}
+
+/// Parts of the prompt that its method goes by: the context's text where another checkpoint reads it, and results.
+PromptLayout layout_of(const CompletionRequest& request, const PlannedPrompt& prompt, const ServedModel& model,
+                       const ModelText& text) {
   const Reuser* reuser = model.method->reuser();
   const auto speculative = reuser == nullptr ? std::nullopt : reuser->speculative();
-  if (!speculative || speculative->path.empty()) return {};
-  PromptLayout layout{.text = prompt.text, .ranges = token_ranges(text.tokenizer, prompt.tokens, prompt.text)};
+  const bool reads_text = speculative && !speculative->path.empty();
+  const bool reads_results =
+      request.conversation && dynamic_cast<const ReadsToolResults*>(model.method.get()) != nullptr;
+  PromptLayout layout;
+  if (!reads_text && !reads_results) return layout;
+  layout.ranges = token_ranges(text.tokenizer, prompt.tokens, prompt.text);
+  if (reads_results) {
+    add_results(layout.results, results_in(*request.conversation, prompt.text), prompt.text, 0, layout.ranges, 0);
+  }
   layout.ranges.resize(static_cast<size_t>(prompt.context));
-  layout.text.resize(static_cast<size_t>(layout.ranges.back().end));
+  layout.text = prompt.text.substr(0, static_cast<size_t>(layout.ranges.back().end));
   return layout;
 }
 
@@ -126,9 +173,10 @@ LiveRequest live_request(const CompletionRequest& request, const PlannedPrompt& 
   const auto behind = prompt.tokens.begin() + prompt.context;
   served.prompt.assign(prompt.tokens.begin(), behind);
   served.method = model.method.get();
-  served.layout = layout_of(prompt, model, text);
+  served.layout = layout_of(request, prompt, model, text);
   served.memory = model.memory;
   SessionOptions& options = served.options;
+  options.results = served.layout.results;
   options.sampling = request.sampling;
   options.tokenizer = &text.tokenizer;
   // An engine's answer has a token at least; one that nobody asked for is left out of the text.

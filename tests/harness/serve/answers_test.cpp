@@ -104,6 +104,32 @@ TEST(ServeAnswers, AChatIsTheModelsTemplateAndTools) {
   EXPECT_EQ(pieces, text);
 }
 
+TEST(ServeAnswers, ResultsOfToolsInAChatLeaveByRule) {
+  const json method = {{"name", "tool_results"}, {"newest", 0}, {"exclude", "read"}};
+  const RunningServer server(Methods{method});
+  const auto call = [](const char* id, const char* name) {
+    return json{{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", "{}"}}}};
+  };
+  const std::string listed(60, 'l'), read(60, 'r');
+  const json messages = {
+      {{"role", "user"}, {"content", "look"}},
+      {{"role", "assistant"}, {"content", "."}, {"tool_calls", {call("1", "list"), call("2", "read")}}},
+      {{"role", "tool"}, {"tool_call_id", "1"}, {"content", listed}},
+      {{"role", "tool"}, {"tool_call_id", "2"}, {"content", read}}};
+  const json body = {{"model", "tiny@0"}, {"messages", messages}, {"max_tokens", 12}};
+  const json answer = server.post(body, "/v1/chat/completions");
+  const std::string rendered = "user:look;assistant:.;tool:" + listed + ";tool:" + read + ";a:";
+  const auto begin = static_cast<int64_t>(rendered.find(listed));
+  SessionOptions options = greedy(12);
+  options.results = {{begin, begin + 60, "list"}};
+  Reference reference;
+  const std::vector<int32_t> prompt(rendered.begin(), rendered.end());
+  EXPECT_EQ(answer.at("choices").at(0).at("message").at("content").get<std::string>(),
+            text_of(reference.tokens(prompt, method, options)));
+  const auto bytes = [](const json& of) { return of.at("usage").at("kvarena").at("resident_bytes").get<int64_t>(); };
+  EXPECT_LT(bytes(answer), bytes(server.post(completion("tiny", prompt, 12))) * 7 / 10);
+}
+
 TEST(ServeAnswers, SamplingIsTheHarnesss) {
   const RunningServer server;
   Reference reference;

@@ -116,7 +116,8 @@ class Reference {
   [[nodiscard]] std::vector<int32_t> tokens(const std::vector<int32_t>& prompt, const json& method,
                                             SessionOptions options) {
     const std::unique_ptr<Method> made = method.is_null() ? std::make_unique<Method>() : make_method(method, "test");
-    const Prefill read = prefill(model_, prompt, made->needs(), kPrefillChunk, facts_);
+    Prefill read = prefill(model_, prompt, made->needs(), kPrefillChunk, facts_);
+    read.layout.results = options.results;
     const auto session = start_session(model_, read, *made, std::move(options));
     Session* const one[] = {session.get()};
     run_together(model_, one);
