@@ -160,8 +160,7 @@ std::string variable(Draw& draw) {
 
 constexpr std::string_view kTracking =
     "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n{context}\nQuestion: Find "
-    "all "
-    "variables that are assigned the value {query} in the text above.";
+    "all variables that are assigned the value {query} in the text above.";
 constexpr std::string_view kTrackingPrefix =
     " Answer: According to the chain(s) of variable assignment in the text above, {num_v} variables are assigned the "
     "value {query}, they are: ";
@@ -258,9 +257,8 @@ RulerRow make_frequent_words(const RulerTask&, Draw& draw, int64_t hay) {
   const std::string context = fmt::format("{}", fmt::join(text, " "));
   Rendered input = render(
       "Read the following coded text and track the frequency of each coded word. Find the three most frequently "
-      "appeared "
-      "coded words. {context}\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What are the "
-      "three most frequently appeared words in the above coded text?",
+      "appeared coded words. {context}\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What "
+      "are the three most frequently appeared words in the above coded text?",
       {{"context", context}});
   return {.input = std::move(input.text),
           .answer_prefix = " Answer: According to the coded text above, the three most frequently appeared words are:",
@@ -307,8 +305,7 @@ RulerRow make_question(const RulerTask& task, Draw& draw, int64_t hay) {
   Rendered input = render(
       "Answer the question based on the given documents. Only give me the answer and do not output any other words.\n\n"
       "The following are given documents.\n\n{context}\n\nAnswer the question based on the given documents. Only give "
-      "me "
-      "the answer and do not output any other words.\n\nQuestion: {query}",
+      "me the answer and do not output any other words.\n\nQuestion: {query}",
       {{"context", context}, {"query", question.question}});
   return {.input = std::move(input.text),
           .answer_prefix = " Answer:",

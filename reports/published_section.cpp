@@ -11,21 +11,15 @@ namespace {
 
 constexpr const char* kCaption =
     "Difference is reproduced minus published, in the unit that was printed. A published value inside the 95% interval "
-    "of "
-    "ours is marked so; what has no number here says why. Minimum: of the samples; relative: over the mean of the "
-    "baseline, "
-    "or of the best of the methods named; reduction: theirs over ours; gain: over theirs, less 1; reduction within 3%: "
-    "of "
-    "the fastest setting that loses no more of their quality; median drop: of the share of the baseline's value that "
-    "samples lose; drop variation: deviation over mean of that share. Best for: share of the samples, of methods with "
-    "about "
-    "as many bytes; best ratio variation: of the share of bytes that is best removed, sample by sample. At equal "
-    "quality: "
-    "the time of the others, linear between their best settings, over the method's; at equal time: quality gained at "
-    "its "
-    "time to the first token; at equal rate: quality more than theirs at its tokens a second; load at equal time: its "
-    "load "
-    "over theirs, mean of the latencies that either has and both reach. \"all\" is the mean of the workloads.";
+    "of ours is marked so; what has no number here says why. Minimum: of the samples; relative: over the mean of the "
+    "baseline, or of the best of the methods named; reduction: theirs over ours; gain: over theirs, less 1; reduction "
+    "within 3%: of the fastest setting that loses no more of their quality; median drop: of the share of the "
+    "baseline's value that samples lose; drop variation: deviation over mean of that share. Best for: share of the "
+    "samples, of methods with about as many bytes; best ratio variation: of the share of bytes that is best removed, "
+    "sample by sample. At equal quality: the time of the others, linear between their best settings, over the "
+    "method's; at equal time: quality gained at its time to the first token; at equal rate: quality more than theirs "
+    "at its tokens a second; load at equal time: its load over theirs, mean of the latencies that either has and both "
+    "reach. \"all\" is the mean of the workloads.";
 
 enum Place : size_t { method, workload, metric, unit, published, reproduced, difference, finding, source, printed_for };
 

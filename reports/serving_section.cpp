@@ -144,8 +144,7 @@ std::optional<Section> serving_section(const ExperimentData& data) {
                 "requests wait. Every request prefills its own prompt, but where it begins with a stored context. "
                 "Measured: passes of this machine, time without work skipped. Modelled: the same loop on a described "
                 "machine. Time to first token includes queueing, and so does the whole answer, from arrival to its "
-                "last "
-                "token.",
+                "last token.",
       .columns = {{.title = "Method", .numeric = false},
                   {.title = "Workload", .numeric = false},
                   {.title = "Clock", .numeric = false},

@@ -81,18 +81,16 @@ Table speed_table(const ExperimentData& data, bool shared) {
       .id = "speed",
       .title = "Latency and throughput",
       .caption = fmt::format(
-          "Median over all timed repeats with their 10th to 90th percentile. Difference: to {}, the median over "
-          "timed samples; ▲ better, ▼ worse: in every sample all repeats lie beyond all of the other's; ≈ they do not, "
-          "? "
-          "too few repeats to tell. Measured: wall clock of one request, or of a batch of equal ones, with its "
-          "own prefill, after warm-up. Modelled: a virtual clock on a hardware profile.",
+          "Median over all timed repeats with their 10th to 90th percentile. Difference: to {}, the median over timed "
+          "samples; ▲ better, ▼ worse: in every sample all repeats lie beyond all of the other's; ≈ they do not, ? too "
+          "few repeats to tell. Measured: wall clock of one request, or of a batch of equal ones, with its own "
+          "prefill, after warm-up. Modelled: a virtual clock on a hardware profile.",
           data.baseline()),
       .columns = {{.title = "Method", .numeric = false}, {.title = "Clock", .numeric = false}}};
   if (shared) {
     table.caption +=
         " All methods run one and the same prefill, so times to the first token are not compared: what a method adds "
-        "to "
-        "it is its compressing.";
+        "to it is its compressing.";
   }
   const std::vector<MetricLook> looks = add_metric_columns(data, columns, table);
   for (const std::string& method : data.methods()) {

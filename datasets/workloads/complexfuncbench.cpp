@@ -25,8 +25,7 @@ constexpr const char* kSystem =
 constexpr const char* kInstruction =
     "Given the following functions, please respond with a JSON for a function call with its proper arguments that best "
     "answers the given prompt.\n\nRespond in the format {\"name\": function name, \"parameters\": dictionary of "
-    "argument "
-    "name and its value}. Do not use variables.\n\n";
+    "argument name and its value}. Do not use variables.\n\n";
 
 // Golden calls as the model is asked to write them.
 std::string calls_text(const Row& calls, const std::string& place) {

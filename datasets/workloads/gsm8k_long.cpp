@@ -16,8 +16,7 @@ namespace {
 
 constexpr const char* kSystem =
     "Answer each question step by step, adhering to the format shown in the examples provided. Start each response "
-    "with "
-    "'Answer_' and introduce the final response with 'The answer is'. Do not repeat the question. Ensure that you "
+    "with 'Answer_' and introduce the final response with 'The answer is'. Do not repeat the question. Ensure that you "
     "respond to all the questions presented, regardless of their number.";
 
 class Gsm8kLongSource final : public SampleSource {

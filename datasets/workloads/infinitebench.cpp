@@ -36,8 +36,7 @@ constexpr Task kTasks[] = {
     {"math_find", "the largest, smallest or middle number of a list", 3, 350, "{prefix}\n\n{context}\n\n{input}"},
     {"code_run", "the value of a function that calls others", 5, 400,
      "There is a function called {func} in the following Python code.\n\n{context}\n\nPlease compute the exact value "
-     "of "
-     "{func_call}. The value of {func_call} is"},
+     "of {func_call}. The value of {func_call} is"},
     {"code_debug", "the one function of a repository that crashes", 5, 394,
      "Following is a Python code where exactly one of the functions/methods has a deliberate error that makes it "
      "crash.\n\n{context}\n\nOptions:\nA. {OPTION_A}\nB. {OPTION_B}\nC. {OPTION_C}\nD. {OPTION_D}\n\nThe correct "

@@ -112,13 +112,12 @@ std::string download(const Task& task) {
   return fmt::format(
       "d=$(mktemp -d); git clone -q https://github.com/princeton-pli/LongProc $d; git -C $d checkout -q "
       "78e873ae395e42625fba7942bbb92713de08b2a6; mkdir -p $KVARENA_DATA/longproc; PYTHONPATH=$d python3 -c \"import "
-      "json; "
-      "from longproc.longproc_data import load_longproc_data as load; [open('$KVARENA_DATA/longproc/%s.jsonl' % name, "
-      "'w').writelines(json.dumps(dict(id='%s_%d' % (name, i), input_prompt=row['input_prompt'], "
-      "reference_output=row['reference_output'], metadata=json.dumps(dict((k, row['item'][k]) for k in ('nums', "
-      "'target', "
-      "'ground_truth_cities', 'ground_truth_durations', 'testcases') if k in row['item'])))) + '\\n' for i, row in "
-      "enumerate(load(name, '$d/data')[0])) for name in '{}'.split()]\"; rm -rf $d",
+      "json; from longproc.longproc_data import load_longproc_data as load; "
+      "[open('$KVARENA_DATA/longproc/%s.jsonl' % name, 'w').writelines(json.dumps(dict(id='%s_%d' % (name, i), "
+      "input_prompt=row['input_prompt'], reference_output=row['reference_output'], metadata=json.dumps(dict((k, "
+      "row['item'][k]) for k in ('nums', 'target', 'ground_truth_cities', 'ground_truth_durations', 'testcases') if k "
+      "in row['item'])))) + '\\n' for i, row in enumerate(load(name, '$d/data')[0])) for name in '{}'.split()]\"; rm "
+      "-rf $d",
       fmt::join(names, " "));
 }
 

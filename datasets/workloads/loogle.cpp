@@ -33,9 +33,9 @@ constexpr Task kTasks[] = {
      "Please generate a summary of the below paper. \n", "\n Summarization: "},
     {"shortdep_cloze", "masked entities of a summary", "loogle_cloze", 50, 2880,
      "Please fill in the clozes based on the given long texts below. Each of the placeholder '<mask-n>' in the "
-     "question "
-     "could be an entity of Person, Location or Organiocation. The same masks represent the same entity. Output a json "
-     "format answer, for example: {'<mask-0>': 'Bob', '<mask-1>': 'Gorrosion Magazine','<mask-2>': 'Bethel Horizon'}\n",
+     "question could be an entity of Person, Location or Organiocation. The same masks represent the same entity. "
+     "Output a json format answer, for example: {'<mask-0>': 'Bob', '<mask-1>': 'Gorrosion Magazine','<mask-2>': "
+     "'Bethel Horizon'}\n",
      "\n Question: {Q} What are the masked entities? \nAnswer:"}};
 
 std::vector<Sample> expand(const Task& task, const Row& row, const std::string& place, const Sample& sample) {
@@ -83,8 +83,7 @@ class LooGle final : public Workload {
          .download = fmt::format(
              "mkdir -p $KVARENA_DATA/loogle; python3 -c \"import ast, datasets, json; [print(json.dumps(dict(row, "
              "qa_pairs=row['qa_pairs'] if row['qa_pairs'] == 'none' else ast.literal_eval(row['qa_pairs'])))) for row "
-             "in "
-             "datasets.load_dataset('bigainlco/LooGLE', '{0}', split='test')]\" > $KVARENA_DATA/loogle/{0}.jsonl",
+             "in datasets.load_dataset('bigainlco/LooGLE', '{0}', split='test')]\" > $KVARENA_DATA/loogle/{0}.jsonl",
              task.name),
          .licence = "MIT (repository); texts as their sources state",
          .metrics = {task.metric},

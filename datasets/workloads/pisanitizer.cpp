@@ -29,9 +29,8 @@ constexpr Task kTasks[] = {
     {"qasper", "qa_f1", 128,
      "You are given a scientific article and a question. Answer the question as concisely as you can, using a single "
      "phrase or sentence if possible. If the question cannot be answered based on the information in the article, "
-     "write "
-     "\"unanswerable\". If the question is a yes/no question, answer \"yes\", \"no\", or \"unanswerable\". Do not "
-     "provide any explanation.\n\nQuestion: {input}\n\nArticle:",
+     "write \"unanswerable\". If the question is a yes/no question, answer \"yes\", \"no\", or \"unanswerable\". Do "
+     "not provide any explanation.\n\nQuestion: {input}\n\nArticle:",
      "\n\nAnswer:"},
     {"hotpotqa", "qa_f1", 32,
      "Answer the question based on the given passages. Only give me the answer and do not output any other words.\n\n"

@@ -16,8 +16,7 @@ namespace {
 
 constexpr const char* kBefore =
     "You are provided a story and a multiple-choice question with 4 possible answers (marked by A, B, C, D). Choose "
-    "the "
-    "best answer by writing its corresponding letter (either A, B, C, or D).\n\nStory:\n";
+    "the best answer by writing its corresponding letter (either A, B, C, or D).\n\nStory:\n";
 constexpr const char* kBehind =
     "\n\nQuestion and Possible Answers:\n{question}\n (A) {OPTION_A}\n (B) {OPTION_B}\n (C) {OPTION_C}\n (D) "
     "{OPTION_D}\n\nAnswer:\n";

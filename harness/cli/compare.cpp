@@ -25,8 +25,7 @@ struct Options {
     o.option("margin", "POINTS", compared.margin)
         .help(
             "a mean that moves by no more is neither better nor worse, in the unit of its table: points of a "
-            "percentage "
-            "for scores");
+            "percentage for scores");
     o.option("fail-on-drop", "POINTS", compared.fail_on_drop)
         .help("exit with 1 when a mean gets worse by more, whatever the number of samples")
         .default_text("the margin");

@@ -236,8 +236,7 @@ Command parity_command() {
        .summary = "our methods beside kvpress's presses in transformers, on the same prompts",
        .description =
            "Runs each press unmodified in Hugging Face's transformers, in the Python that KVARENA_PYTHON names, and "
-           "the "
-           "method that restates it here. Writes a table in Markdown; the exit code is 1 where a press failed.",
+           "the method that restates it here. Writes a table in Markdown; the exit code is 1 where a press failed.",
        .examples = {{"kvarena parity", "the table of all presses"},
                     {"kvarena --plugin \"$(python -m kvarena.plugins.press)\" parity --output parity.md",
                      "with presses that no method restates, each beside itself on our engine"}}},

@@ -120,8 +120,7 @@ Command questions_command() {
        .description =
            "Asks a language model for questions about the text in front of each sample's own question, and writes them "
            "as JSON Lines: what \"contexts.questions\" of a config reads. Without such a file questions are made from "
-           "the "
-           "contexts' own sentences.",
+           "the contexts' own sentences.",
        .examples = {{"kvarena questions longbench/qasper --url http://127.0.0.1:8000/v1 --writer NAME > qasper.jsonl",
                      "two to profile with and four to ask, of each of ten papers"},
                     {"kvarena run configs/contexts.json --set contexts.questions=qasper.jsonl", "asks them"}}},

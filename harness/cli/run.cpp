@@ -255,8 +255,8 @@ Command run_command() {
        .summary = "evaluate methods as a config says, into a results database",
        .description =
            "A killed run goes on where it stopped when the same command is given again. Models live in worker "
-           "processes: "
-           "a method that fails, crashes, hangs or takes all memory costs its own rows; the exit code is then 1.",
+           "processes: a method that fails, crashes, hangs or takes all memory costs its own rows; the exit code is "
+           "then 1.",
        .examples = {{"kvarena run configs/quickstart.json", "everything it asks for"},
                     {"kvarena run configs/quickstart.json --dry-run", "what it would do"},
                     {"kvarena run configs/quickstart.json --limit 2 --set engine.seed=3", "a small part, changed"}}},

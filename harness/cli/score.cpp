@@ -40,8 +40,7 @@ struct Options {
     o.positional("INPUT", input)
         .help(
             "JSON Lines with \"prediction\" and \"references\" (or \"answers\", \"pred\", \"outputs\" and the like); "
-            "the "
-            "other members are at the metric's disposal")
+            "the other members are at the metric's disposal")
         .default_text("standard input");
     o.option("references", "FILE", references).help("take references from this JSON Lines file, by id or by order");
     o.option("extras", "JSON", extras).help("an object added to what the metric sees of each row");

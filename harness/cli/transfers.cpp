@@ -162,8 +162,7 @@ Command transfers_command() {
        .description =
            "One layer's keys and values lie behind a link; all of them come in one piece, then the chosen share in one "
            "piece and entry by entry. A described link takes the time that its description says; with --device they "
-           "come "
-           "from pinned memory to a CUDA device.",
+           "come from pinned memory to a CUDA device.",
        .examples = {{"kvarena transfers", "this machine's memory, the default model's entries"},
                     {"kvarena transfers --model mistral-7b-v0.2 --link pcie4_x16", "an emulated link"}}},
       run);

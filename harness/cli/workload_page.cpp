@@ -14,8 +14,7 @@ namespace {
 constexpr const char* kIntroduction =
     "<!-- Written by `kvarena workloads --page docs/workloads.md`; a test compares. -->\n# Workloads\n\n"
     "`kvarena workloads NAME` describes one with its settings, `kvarena workloads pull NAME` fetches its official "
-    "files, "
-    "`kvarena metrics NAME` says where a metric's definition is from. Samples are of the official sets; small "
+    "files, `kvarena metrics NAME` says where a metric's definition is from. Samples are of the official sets; small "
     "project-made ones stand in where the files are not there, and every table says so.\n";
 
 std::string row_of(const datasets::WorkloadInfo& info) {

@@ -392,8 +392,7 @@ std::string comparison_page(const std::vector<Comparison>& comparisons) {
       "calibrated, the column \"assumed\" is the model before any figure of the paper was looked at. 0.9 of memory\n"
       "usable is the default of vLLM; for the papers' other programs it is an assumption. Inputs are files, "
       "`configs/modelled`,\n`configs/hardware`, `configs/shapes`; `kvarena estimate --published` makes this page, and "
-      "a "
-      "test compares it.\n",
+      "a test compares it.\n",
       counts.printed, counts.within, 100 * kHeadlineTolerance, counts.explained,
       counts.printed - counts.within - counts.explained, counts.spent, counts.drawn);
   for (const Comparison& comparison : comparisons) {

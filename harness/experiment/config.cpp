@@ -232,8 +232,7 @@ void ModelEntry::parameters(ParameterVisitor& p) {
       .doc(
           "what computes: kvarena itself, or Hugging Face's transformers in a Python process (KVARENA_PYTHON), with "
           "full KV or, as the method \"kvpress\", any press of kvpress; of an endpoint what serves there, kvarena "
-          "being "
-          "`kvarena serve` and openai whatever else speaks that API");
+          "being `kvarena serve` and openai whatever else speaks that API");
   p("endpoint", endpoint)
       .doc(
           "address of a server that answers instead, \"http://127.0.0.1:8000\"; `path` then needs no weights, and "
@@ -365,8 +364,7 @@ void ServingSettings::parameters(ParameterVisitor& p) {
       .one_of({"poisson", "trace", "clients", "sessions"})
       .doc(
           "at random times, at the times of a trace, each client after its last answer, or recorded sessions, which "
-          "the "
-          "workload's samples are turns of");
+          "the workload's samples are turns of");
   p("burstiness", burstiness)
       .above(0)
       .doc("of random times: shape of the gamma distribution of gaps; 1 = Poisson, below it requests come in bursts");

@@ -40,8 +40,7 @@ void RetrievalMethod::parameters(ParameterVisitor& p) {
       .one_of({"candidates", "attended"})
       .doc(
           "entries made after the prompt: chosen from like the prompt's, and then `keep` is a fraction of both, or "
-          "always "
-          "attended beside the budget");
+          "always attended beside the budget");
   p("dense_layers", dense_layers_).min(0).doc("first layers, which attend to everything");
   part_->parameters(p);
 }

@@ -21,8 +21,7 @@ constexpr std::array kContent = {
     "SELECT 'judges', experiment, metric, model, question_sha256 FROM judges ORDER BY 2, 3",
     "SELECT 'cells', cell_id, experiment, kind, model, model_json, workload, workload_json, method, method_name, "
     "settings_json, engine_json, protocol_json, baseline, position, planned_samples, left_out_samples, state, reason, "
-    "superseded "
-    "FROM cells ORDER BY 2",
+    "superseded FROM cells ORDER BY 2",
     "SELECT 'cell_peaks', cell_id, tier, peak_bytes FROM cell_peaks ORDER BY 2, 3",
     "SELECT 'samples', cell_id, sample_id, sample_index, prompt_sha256, prompt_tokens, truncated_tokens, "
     "output_tokens, prediction, references_json, finish_reason, active, activity_json FROM samples ORDER BY 2, 3",

@@ -28,9 +28,8 @@ constexpr std::array kContradictions = {
         "WHERE p.config_json <> m.config_json"},
     Contradiction{"under other conditions (settings, data or program)",
                   "SELECT 'model ' || model || ', workload ' || workload || ', method ' || method || ', ' || kind FROM "
-                  "part.cells "
-                  "p JOIN main.cells m USING (experiment, kind, model, workload, method) WHERE p.superseded = 0 AND "
-                  "m.superseded = 0 AND p.cell_id <> m.cell_id"},
+                  "part.cells p JOIN main.cells m USING (experiment, kind, model, workload, method) WHERE p.superseded "
+                  "= 0 AND m.superseded = 0 AND p.cell_id <> m.cell_id"},
     Contradiction{"with another meaning",
                   "SELECT 'metric ' || metric FROM part.metrics p JOIN main.metrics m USING (metric) WHERE "
                   "(p.title, p.unit, p.better, p.table_scale) IS NOT (m.title, m.unit, m.better, m.table_scale)"},

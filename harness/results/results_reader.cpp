@@ -18,9 +18,7 @@ namespace {
 constexpr const char* kCellColumns =
     "SELECT cell_id, experiment, kind, model, model_json, workload, workload_json, method, method_name, settings_json, "
     "engine_json, protocol_json, protocol_sha256, baseline, position, planned_samples, left_out_samples, state, "
-    "reason, failure_log, "
-    "superseded, "
-    "wall_s, (SELECT count(*) FROM samples s WHERE s.cell_id = cells.cell_id), "
+    "reason, failure_log, superseded, wall_s, (SELECT count(*) FROM samples s WHERE s.cell_id = cells.cell_id), "
     "(SELECT count(*) FROM samples s WHERE s.cell_id = cells.cell_id AND s.active = 1) FROM cells ";
 
 std::vector<CellRow> select_cells(SQLite::Database& database, const std::string& condition,

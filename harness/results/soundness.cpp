@@ -54,9 +54,8 @@ constexpr std::array kRules = {
          "state NOT IN ('pending', 'running', 'done', 'failed', 'inactive', 'missing')"},
     Rule{"a number of no known clock or storage",
          "SELECT cell_id || ' ' || name FROM (SELECT cell_id, metric AS name, clock, storage FROM sample_values UNION "
-         "ALL "
-         "SELECT cell_id, metric, clock, storage FROM cell_values UNION ALL SELECT cell_id, name, clock, storage FROM "
-         "series) WHERE clock NOT IN ('none', 'measured', 'modelled') OR storage NOT IN ('real', 'emulated', "
+         "ALL SELECT cell_id, metric, clock, storage FROM cell_values UNION ALL SELECT cell_id, name, clock, storage "
+         "FROM series) WHERE clock NOT IN ('none', 'measured', 'modelled') OR storage NOT IN ('real', 'emulated', "
          "'simulated')"},
     Rule{"an event whose data is no JSON",
          "SELECT cell_id || ' ' || sample_id || ' ' || position FROM events WHERE NOT json_valid(data_json)"},

@@ -114,8 +114,7 @@ TEST(Parameters, EveryProblemIsReportedWithItsPlace) {
       "m[0].windw: found an unknown key, expected one of: deferred, window, keep, pool, layers, depths, part, tokens, "
       "bytes, scorer; did you mean \"window\"?",
       "m[0].scorer: found nothing, expected a name, or an object with a \"name\"; write {\"name\": METHOD, ...} in a "
-      "config, "
-      "(METHOD:setting=value) on a command line",
+      "config, (METHOD:setting=value) on a command line",
   };
   EXPECT_EQ(problems, expected);
 }
