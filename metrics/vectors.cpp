@@ -16,11 +16,11 @@ namespace {
 
 using nlohmann::json;
 
-RecomputeFunction recompute_for(const std::string& metric) {
+/// The metric whose function recomputes rows of this name.
+const MetricEntry& metric_of(const std::string& metric) {
   std::vector<std::string> known;
   for (const MetricEntry* entry : all_metrics()) {
-    const auto found = entry->vectors.find(metric);
-    if (found != entry->vectors.end()) return found->second;
+    if (entry->vectors.contains(metric)) return *entry;
     for (const auto& [name, function] : entry->vectors) known.push_back(name);
   }
   fail({.place = "metric",
@@ -84,13 +84,14 @@ VectorReport check_vectors(const std::filesystem::path& file, const VectorOption
   for_each_line(file, [&](std::string_view line, int64_t number) {
     const json row = parse_python_json(line);
     context.row_text = line;
-    const auto metric = row.at("metric").get<std::string>();
-    const json found = recompute_for(metric)(row, context);
+    const auto name = row.at("metric").get<std::string>();
+    const MetricEntry& metric = metric_of(name);
+    const json found = metric.vectors.at(name)(row, context);
     const std::string id = row.value("id", "");
     const Comparison comparison(fmt::format("{}:{} {}", file.filename().string(), number, id), options.tolerance,
                                 report.mismatches);
     ++report.rows;
-    ++report.rows_of[metric];
+    ++report.rows_of[metric.id];
     for (const auto& [key, expected] : row.items()) {
       if (!key.starts_with("expected")) continue;
       const auto member = found.find(key);

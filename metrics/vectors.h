@@ -24,7 +24,7 @@ struct VectorMismatch {
 
 struct VectorReport {
   int64_t rows = 0;
-  std::map<std::string, int64_t> rows_of;  ///< by metric
+  std::map<std::string, int64_t> rows_of;  ///< by metric's id
   std::vector<VectorMismatch> mismatches;
 };
 

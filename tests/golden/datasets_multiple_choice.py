@@ -61,7 +61,11 @@ def gpqa(samples):
 
 
 ANSWERS = ["The correct answer is B: 72.", "The correct answer is B", "the correct answer is B: 72", "The correct answer is C: 72. The "
-           "correct answer is B: 7", "B: 72", "The correct answer is (B): 72", "So.\nThe correct answer is B: x", "", "The correct answer is 7:"]
+           "correct answer is B: 7", "B: 72", "The correct answer is (B): 72", "So.\nThe correct answer is B: x", "", "The correct answer is 7:", "B", "b: 72",
+           "The correct answer is b: 72", "The correct answer is A: B: 72", "The correct answer is B:72", "The correct answer is  B: 72",
+           "The correct answer is\nB: 72", "The correct answer is: B: 72", "**The correct answer is B: 72**", "Answer: B: 72",
+           "The correct answer is BC: 72", "The correct answer is B. 72", "A: 1 or B: 72", "The right answer is B: 72",
+           "The correct answer is E: 72", "THE CORRECT ANSWER IS B: 72", "The correct answer is not C, it is B: 72"]
 
 
 def main():

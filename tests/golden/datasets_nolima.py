@@ -23,7 +23,10 @@ from word_tokens import WordTokens
 HERE = pathlib.Path(__file__).resolve().parent
 CLONE = pathlib.Path(sys.argv[1])
 LENGTHS, DEPTHS = (300, 1200), 7
-PROMPTS, ANSWERS = [], ["Maria", "It is Maria.", "maria", "", "Mar ia", "Peter and Maria Holt", "MARIA"]
+PROMPTS = []
+ANSWERS = ["Maria", "It is Maria.", "maria", "", "Mar ia", "Peter and Maria Holt", "MARIA", " Maria ", "Maria\n", "**Maria**", "Marian",
+           "Anna-Maria", "Mária", "Mar\u200bia", "Not Maria, but Peter", "Peter", "aMariab", "Maria" * 50, "M a r i a", "airaM",
+           "The character is\n\nMaria.", "Marie", "Mari", "\u039caria"]
 
 
 class Connector(WordTokens):

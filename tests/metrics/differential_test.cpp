@@ -12,6 +12,7 @@
 #include "metrics/algorithms/rouge.h"
 #include "metrics/unicode/code_points.h"
 #include "metrics/unicode/python_text.h"
+#include "tests/support/compared.h"
 
 namespace kvarena::metrics {
 namespace {
@@ -92,6 +93,7 @@ TEST(Differential, TheTestDrawsTheTextsTheFixtureWasMadeFrom) {
 TEST(Differential, RougeEqualsThePythonPackageOnAThousandPairs) {
   const auto& expected = fixture().at("rouge");
   ASSERT_EQ(expected.size(), 1000u);
+  testing::compared_scores("rouge_l", expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     const auto& [prediction, reference] = texts().pairs[i];
     SCOPED_TRACE("prediction: " + prediction + "\nreference: " + reference);
@@ -114,6 +116,7 @@ TEST(Differential, GoogleRougeEqualsThePythonPackage) {
 
 TEST(Differential, DifflibRatioEqualsPythonsWithAndWithoutAutojunk) {
   const auto& expected = fixture().at("difflib");
+  testing::compared_scores("code_sim", expected.size());
   int64_t junked = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
     const auto& [a, b] = texts().codes[i];
