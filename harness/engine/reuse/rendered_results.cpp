@@ -18,10 +18,10 @@ std::optional<RenderedContent> find_content(const std::string& text, const std::
   const size_t whole = text.find(content, from);
   if (whole != std::string::npos) return RenderedContent{.begin = whole, .size = content.size()};
   const size_t blanks = std::min(content.find_first_not_of(kBlanks), content.size());
-  const size_t size = content.find_last_not_of(kBlanks) + 1 - blanks;
-  const size_t stripped = text.find(content.substr(blanks, size), from);
+  const std::string bare = content.substr(blanks, content.find_last_not_of(kBlanks) + 1 - blanks);
+  const size_t stripped = text.find(bare, from);
   if (stripped == std::string::npos) return std::nullopt;
-  return RenderedContent{.begin = stripped, .size = size, .blanks = blanks};
+  return RenderedContent{.begin = stripped, .size = bare.size(), .blanks = blanks};
 }
 
 void add_results(std::vector<ResultTokens>& to, const std::vector<RenderedResult>& results, std::string_view piece,
