@@ -20,6 +20,7 @@ TEST(ServeCancelling, AStreamThatNobodyReadsFreesItsEntries) {
     const RawClient client(server.port());
     client.stream(endless());
     EXPECT_NE(client.read_until("data: ").find("HTTP/1.1 200"), std::string::npos);
+    ASSERT_TRUE(server.reaches("kvarena_requests_running", 1));  // told behind the pass whose token is here
     EXPECT_GT(server.metric("kvarena_cache_reserved_bytes"), 0);
   }
   EXPECT_TRUE(server.reaches(kCancelled, 1));
