@@ -39,7 +39,7 @@ LiveReply reply_of(const json& said) {
 
 BfclJudge::BfclJudge(const std::filesystem::path& script, const std::filesystem::path& encoder)
     : judge_({.place = "BFCL's judge",
-              .needs = "BFCL's package",
+              .needs = encoder.empty() ? "BFCL's package" : "BFCL's package, and the encoder of its vectors",
               .action = "`python3 -m pip install bfcl-eval==2026.3.23` puts it there; KVARENA_PYTHON names another "
                         "Python that has it"},
              encoder.empty() ? std::vector{script.string()} : std::vector{script.string(), encoder.string()}) {}
@@ -50,8 +50,12 @@ json BfclJudge::ask(const std::string& task, std::span<const std::string> answer
     if (!said.contains("count")) return std::nullopt;
     return json{{"tokens", length(said["count"])}}.dump();
   };
+  const auto follows = [](const json& said) {
+    const auto messages = said.contains("messages") ? said["messages"] : json();
+    return (messages.is_array() && !messages.empty()) || said.contains("record");
+  };
   return judge_.ask(fmt::format(R"({{"task": {}, "answers": {}}})", task, json_text(json(answers))),
-                    {"messages", "record"}, python_patience(), count);
+                    {"what follows", follows}, python_patience(), count);
 }
 
 BfclConversation::BfclConversation(const TokenCounter* tokens, const std::filesystem::path& encoder)

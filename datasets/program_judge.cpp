@@ -25,8 +25,8 @@ ProgramJudge::ProgramJudge(const std::filesystem::path& script)
 
 json ProgramJudge::ask(const std::string& answer, const std::string& tests) {
   require_code_allowed(kPlace);
-  return judge_.ask(fmt::format(R"({{"answer": {}, "tests": {}}})", json_text(json(answer)), tests), {"valid"},
-                    /*patience=*/std::nullopt);
+  return judge_.ask(fmt::format(R"({{"answer": {}, "tests": {}}})", json_text(json(answer)), tests),
+                    {"a verdict", [](const json& said) { return said.contains("valid"); }}, /*patience=*/std::nullopt);
 }
 
 }  // namespace kvarena::datasets

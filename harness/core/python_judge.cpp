@@ -1,9 +1,7 @@
 #include "harness/core/python_judge.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
@@ -12,23 +10,22 @@ namespace kvarena {
 
 using nlohmann::json;
 
-json PythonJudge::ask(std::string_view question, const std::vector<std::string>& members, const Patience& patience,
-                      const Aside& aside) {
+json PythonJudge::ask(std::string_view question, const Answer& answer, const Patience& patience, const Aside& aside) {
   const std::scoped_lock lock(one_at_a_time_);
-  if (!process_.running()) start();
+  if (!process_.running()) start(patience ? python_patience() : patience);
   process_.send(question);
   json said = receive(patience);
   while (const std::optional<std::string> back = aside ? aside(said) : std::nullopt) {
     process_.send(*back);
     said = receive(patience);
   }
-  if (std::ranges::any_of(members, [&](const std::string& member) { return said.contains(member); })) return said;
-  refuse(said, fmt::format("an object with {}", fmt::join(members, " or ")), "");
+  if (answer.given(said)) return said;
+  refuse(said, answer.expected, "");
 }
 
-void PythonJudge::start() {
+void PythonJudge::start(const Patience& patience) {
   process_.start(command_);
-  const json said = receive(python_patience());
+  const json said = receive(patience);
   if (!said.contains("ready")) refuse(said, texts_.needs, texts_.action);
 }
 
@@ -39,7 +36,9 @@ json PythonJudge::receive(const Patience& patience) {
   fail({.place = texts_.place,
         .found = fmt::format("no answer within {} s", patience->count()),
         .expected = "one soon",
-        .action = "where answers take that long, put more seconds into KVARENA_PYTHON_SECONDS"});
+        .action = *patience == python_patience()
+                      ? "where calls take that long, put more seconds into KVARENA_PYTHON_SECONDS"
+                      : ""});
 }
 
 void PythonJudge::refuse(const json& said, const std::string& expected, const std::string& action) {

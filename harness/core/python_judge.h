@@ -27,18 +27,23 @@ class PythonJudge {
   /// Gives the line that goes back where `said` is a question about the question; nothing where it is the answer.
   using Aside = std::function<std::optional<std::string>(const nlohmann::json& said)>;
   using Patience = std::optional<std::chrono::seconds>;
+  /// An answer's form, in words and as a test of it.
+  struct Answer {
+    std::string expected;
+    std::function<bool(const nlohmann::json& said)> given;
+  };
 
   /// `command`: the script, and arguments before the socket's descriptor.
   PythonJudge(Texts texts, std::vector<std::string> command) : texts_(std::move(texts)), command_(std::move(command)) {}
 
-  /// Returns the answer to a question, a JSON text: an object that has one of `members`, or else says why not as
-  /// "error". `patience`: for an answer; the script bounds itself where there is none. Throws UserError where the
-  /// script cannot start, ends, takes too long, or gives no such answer.
-  [[nodiscard]] nlohmann::json ask(std::string_view question, const std::vector<std::string>& members,
-                                   const Patience& patience, const Aside& aside = {});
+  /// Returns the answer to a question, a JSON text. A script that has none may say why as "error" of an object.
+  /// `patience`: for an answer; the script bounds itself where there is none, its start included. Throws UserError
+  /// where the script cannot start, ends, takes too long, or gives no such answer.
+  [[nodiscard]] nlohmann::json ask(std::string_view question, const Answer& answer, const Patience& patience,
+                                   const Aside& aside = {});
 
  private:
-  void start();
+  void start(const Patience& patience);
   [[nodiscard]] nlohmann::json receive(const Patience& patience);
   [[noreturn]] void refuse(const nlohmann::json& said, const std::string& expected, const std::string& action);
 

@@ -121,18 +121,22 @@ json verdicts(const json& record) {
   return all;
 }
 
-void expect_memories_of_the_runner(const json& rows, const std::filesystem::path& data_dir) {
+void expect_memories_of_the_runner(const json& rows, const std::filesystem::path& data_dir,
+                                   const std::vector<std::string>& kinds) {
   std::map<int64_t, std::map<std::string, Sample>> by_room;
   size_t compared = 0;
   for (const json& row : rows) {
-    if (!row.contains("questions")) continue;
+    const auto of = [id = row["id"].get<std::string>()](const std::string& kind) {
+      return id.starts_with("memory_" + kind + "-");
+    };
+    if (!row.contains("questions") || std::ranges::none_of(kinds, of)) continue;
     compared += row["questions"].size();
     SCOPED_TRACE(row["id"].get<std::string>() + ", " + row["script"].get<std::string>());
     std::map<std::string, Sample>& samples = by_room[row["room"]];
-    for (const char* kind : kMemories) {
+    for (const std::string& kind : kinds) {
       if (samples.contains(row["id"])) break;
       const std::string parameters = json{{"room", row["room"]}}.dump();
-      for (Sample& sample : all_samples(std::string("bfcl/memory_") + kind, parameters, {.data_dir = data_dir})) {
+      for (Sample& sample : all_samples("bfcl/memory_" + kind, parameters, {.data_dir = data_dir})) {
         samples[sample.id] = std::move(sample);
       }
     }
@@ -155,9 +159,15 @@ TEST(BfclMultiTurn, ConversationsAndVerdictsAreTheRunners) {
 }
 
 TEST(BfclMemory, DaysQuestionsAndVerdictsAreTheRunners) {
+  const auto samples = all_samples("bfcl/memory_kv");
+  if (const std::string reason = why_not(samples.at(0)); !reason.empty()) GTEST_SKIP() << reason;
+  expect_memories_of_the_runner(read_json(kGolden), {}, {"kv", "rec_sum"});
+}
+
+TEST(BfclMemory, DaysQuestionsAndVerdictsOfVectorsAreTheRunners) {
   const auto samples = all_samples("bfcl/memory_vector");
   if (const std::string reason = why_not(samples.at(0)); !reason.empty()) GTEST_SKIP() << reason;
-  expect_memories_of_the_runner(read_json(kGolden), {});
+  expect_memories_of_the_runner(read_json(kGolden), {}, {"vector"});
 }
 
 TEST(BfclMemory, AnEncoderFindsWhatIsMeant) {
@@ -186,7 +196,7 @@ TEST(Bfcl, OfficialRowsHaveTheRunnersPromptsAndConversations) {
   const json rows = read_json(file);
   expect_prompts_of_the_runner(rows, samples);
   expect_conversations_of_the_runner(rows, samples);
-  expect_memories_of_the_runner(rows, official_dir({}));
+  expect_memories_of_the_runner(rows, official_dir({}), {std::begin(kMemories), std::end(kMemories)});
 }
 
 TEST(BfclMultiTurn, AConversationThatOutgrowsItsRoomHasFailed) {
@@ -253,7 +263,7 @@ TEST(BfclJudge, IsAskedAgainAfterItFailed) {
   EXPECT_EQ(asked(), "3");
   expect_part("ended by signal 9", own.error({"kill"}));
   expect_part("found \"no JSON\" from its Python process, expected a line of JSON", own.error({"odd"}));
-  expect_part("found [1], expected an object with messages or record", own.error({"list"}));
+  expect_part("found [1], expected what follows", own.error({"list"}));
   expect_part("found KeyError: id", own.error({"error"}));
   EXPECT_EQ(asked(), "3");
 }
