@@ -11,7 +11,7 @@ case names the method's settings and holds the kept positions of each layer and 
 number.
 
 kvpress's own presses: StreamingLLM, SnapKV, ObservedAttention, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV,
-CriticalKV, Finch, CUR, Cap, Compactor and its two parts, EntropyGatedChunkKV, SimLayerKV; where they draw normal numbers, they
+CriticalKV, Finch, CUR, Cap, Compactor and its two parts, EntropyGatedChunkKV, SimLayerKV, PerLayerCompression; where they draw normal numbers, they
 get those of harness/core/normal_draws.h; of LagKV's equal scores, which topk takes at will, one case takes the sinks and
 then the newest. Where kvpress has no such method, or departs from the authors, the rule of the
 paper or of the authors' code is restated here in float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo, RaaS,
@@ -39,7 +39,7 @@ import torch.nn.functional as F
 from by_method import write_prompts
 from kvpress import (AdaKVPress, BlockPress, CapPress, ChunkKVPress, ChunkPress, CompactorPress, CriticalKVPress,
                      CURPress, EntropyGatedChunkKVPress, FinchPress, KeyDiffPress, KnormPress, LagKVPress, LeverageScorePress, NonCausalAttnPress,
-                     ObservedAttentionPress, PyramidKVPress, SimLayerKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
+                     ObservedAttentionPress, PerLayerCompressionPress, PyramidKVPress, SimLayerKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
 from kvpress.utils import compute_n_kept
 from random_stream import draw, mix, uniform
 from tiny_model import tiny_model
@@ -116,6 +116,14 @@ def by_press(prompt, press, keep):
         else:
             kept.append(indices(out, keys).tolist())
     return kept
+
+
+def by_layer(prompt, press, kept_shares):
+    """PerLayerCompressionPress around a prefill of the model's own, each layer's keys read from the cache that it leaves."""
+    cache = DynamicCache()
+    with torch.no_grad(), PerLayerCompressionPress(press, [1 - share for share in kept_shares])(prompt.model):
+        prompt.model(torch.tensor([prompt.ids]), past_key_values=cache)
+    return [indices(layer.keys, keys).tolist() for layer, keys in zip(cache.layers, prompt.keys)]
 
 
 def finch(prompt, keep, window, chunk=None):
@@ -575,6 +583,9 @@ def cases(prompt, keep, forced):
     yield ({"name": "simlayerkv", "threshold": threshold, "last": 2, "recent": 24},
            simlayerkv(prompt, threshold), None)
     if forced:  # the tiny model alone
+        shares = [1.25 if layer % 2 else 0.75 for layer in range(prompt.layers)]
+        yield ({"name": "knorm", "budget_rule": {"name": "layers", "shares": shares}},
+               by_layer(prompt, KnormPress(), [keep * share for share in shares]), None)
         yield ({"name": "lagkv", "lag": 4, "cross_scoring": True, "prefill_chunk": 50},
                by_press(prompt, ChunkPress(LagKVPress(lag_size=4, cross_scoring=True), 50), keep), None)
         yield SNAP | {"window": 4, "kernel": 1, "normalise": "visible", "chunk": 40}, finch(prompt, keep, 4, 40), None
