@@ -9,6 +9,10 @@
 
 namespace kvarena::datasets {
 
+/// Ends a problem in a chat with a model that reasons, as DeepSeek-R1's and Qwen2.5-Math's authors ask.
+inline constexpr std::string_view kBoxedAnswer =
+    "\nPlease reason step by step, and put your final answer within \\boxed{}.";
+
 /// A template's place-holder and what stands for it.
 struct Slot {
   std::string_view name;  // "context" for {context}

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "datasets/prompt.h"
 #include "datasets/row_source.h"
 
 namespace kvarena::datasets {
@@ -45,11 +46,8 @@ class CompetitionMath final : public Workload {
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
     const auto fill = [prompt = prompt_, label = label_](const Row& row, const std::string& place, Sample& sample) {
       const std::string problem = text_of(row, "problem", place);
-      sample.messages = {
-          {"user",
-           prompt == "boxed"
-               ? fmt::format("{}\nPlease reason step by step, and put your final answer within \\boxed{{}}.", problem)
-               : fmt::format("{}: {}\nAnswer:", label, problem)}};
+      sample.messages = {{"user", prompt == "boxed" ? problem + std::string(kBoxedAnswer)
+                                                    : fmt::format("{}: {}\nAnswer:", label, problem)}};
       sample.references = {text_of(row, "answer", place)};
       nlohmann::json extras = nlohmann::json::object();
       for (const char* name : {"subject", "level"}) {

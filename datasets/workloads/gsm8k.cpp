@@ -1,4 +1,5 @@
-// GSM8K (openai/grade-school-math @3101c7d5): school mathematics in words, answered step by step.
+// GSM8K (openai/grade-school-math @3101c7d5): school mathematics in words, answered step by step, after worked examples
+// or in a chat as reasoning models are asked.
 
 #include <fmt/format.h>
 
@@ -6,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "datasets/prompt.h"
 #include "datasets/records.h"
 #include "datasets/row_source.h"
 
@@ -30,22 +32,37 @@ constexpr std::array<std::array<const char*, 2>, 4> kExamples = {{
 class Gsm8k final : public Workload {
  public:
   void parameters(ParameterVisitor& p) override {
-    p("shots", shots_).min(0).max(kExamples.size()).doc("worked examples before the question (the project's own)");
+    p("prompt", prompt_)
+        .one_of({"few_shot", "boxed"})
+        .doc(
+            "a plain text of worked examples, or in a chat to reason step by step and to box the answer, as math_500 "
+            "asks");
+    p("shots", shots_)
+        .min(0)
+        .max(kExamples.size())
+        .doc("worked examples before the question (the project's own) of the few-shot prompt");
     p("extraction", extraction_)
         .one_of({"official", "last_number"})
         .doc("how the scorer finds the answer: after \"####\", or the last number");
   }
 
  protected:
+  void describe(WorkloadInfo& info) const override {
+    if (prompt_ == "few_shot") return;
+    info.chat_template = true;
+    info.generation.stop = {};
+  }
+
   std::unique_ptr<SampleSource> source(const OpenSettings& settings) const override {
-    std::string shots;
-    for (int64_t i = 0; i < shots_; ++i) {
-      const auto& example = kExamples[static_cast<size_t>(i)];
-      shots.append(fmt::format("Question: {}\nAnswer: {}\n\n", example[0], example[1]));
-    }
-    const auto fill = [shots, extraction = extraction_](const Row& row, const std::string& place, Sample& sample) {
-      sample.question = {0, shots.size()};
-      sample.messages = {{"user", fmt::format("{}Question: {}\nAnswer:", shots, string_field(row, "question", place))}};
+    const auto fill = [prompt = prompt_, shots = worked_examples(), extraction = extraction_](
+                          const Row& row, const std::string& place, Sample& sample) {
+      const std::string question = string_field(row, "question", place);
+      if (prompt == "boxed") {
+        sample.messages = {{"user", question + std::string(kBoxedAnswer)}};
+      } else {
+        sample.question = {0, shots.size()};
+        sample.messages = {{"user", fmt::format("{}Question: {}\nAnswer:", shots, question)}};
+      }
       sample.references = {string_field(row, "answer", place)};
       sample.extras = nlohmann::json{{"extraction", extraction}}.dump();
       return true;
@@ -54,13 +71,23 @@ class Gsm8k final : public Workload {
   }
 
  private:
+  [[nodiscard]] std::string worked_examples() const {
+    std::string shots;
+    for (int64_t i = 0; i < shots_; ++i) {
+      const auto& example = kExamples[static_cast<size_t>(i)];
+      shots.append(fmt::format("Question: {}\nAnswer: {}\n\n", example[0], example[1]));
+    }
+    return shots;
+  }
+
+  std::string prompt_ = "few_shot";
   int64_t shots_ = 4;
   std::string extraction_ = "official";
 };
 
 KVARENA_WORKLOAD(Gsm8k, {.name = "gsm8k",
                          .family = "gsm8k",
-                         .title = "GSM8K: grade-school mathematics, few-shot",
+                         .title = "GSM8K: grade-school mathematics, few-shot or in a chat",
                          .source = "https://github.com/openai/grade-school-math",
                          .download = "curl -L --create-dirs -o $KVARENA_DATA/gsm8k/test.jsonl "
                                      "https://raw.githubusercontent.com/openai/grade-school-math/"

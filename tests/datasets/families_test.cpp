@@ -167,6 +167,16 @@ TEST(Gsm8k, ShowsWorkedExamplesAndAsksOneQuestion) {
   EXPECT_EQ(project_made("gsm8k", R"({"shots": 0})")[0].question.byte, 0u);
 }
 
+TEST(Gsm8k, AsksForABoxedAnswerInAChat) {
+  const Sample sample = project_made("gsm8k", R"({"prompt": "boxed", "extraction": "last_number"})")[0];
+  EXPECT_TRUE(sample.chat_template);
+  EXPECT_FALSE(sample.has_context());
+  EXPECT_TRUE(sample.messages.at(0).content.starts_with("Maria Holt packs 3 boxes"));
+  EXPECT_TRUE(sample.messages[0].content.ends_with(
+      "\nPlease reason step by step, and put your final answer within \\boxed{}."));
+  EXPECT_TRUE(sample.generation.stop.empty());
+}
+
 TEST(Ifeval, AsksInAChatAndCarriesInstructionsOfEveryKind) {
   const auto samples = project_made("ifeval");
   ASSERT_GE(samples.size(), 24u);
