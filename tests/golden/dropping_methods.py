@@ -11,14 +11,14 @@ case names the method's settings and holds the kept positions of each layer and 
 number.
 
 kvpress's own presses: StreamingLLM, SnapKV, ObservedAttention, Knorm, TOVA, KeyDiff, LagKV, PyramidKV, AdaKV, ChunkKV,
-CriticalKV, Finch, CUR, Cap, Compactor and its two parts, EntropyGatedChunkKV, SimLayerKV, PerLayerCompression; where they draw normal numbers, they
-get those of harness/core/normal_draws.h; of LagKV's equal scores, which topk takes at will, one case takes the sinks and
-then the newest. Where kvpress has no such method, or departs from the authors, the rule of the
-paper or of the authors' code is restated here in float64 over the attention that transformers computes: H2O, TOVA without protection, RoCo, RaaS,
-Scissorhands, Keyformer without noise and with noise of harness/core/random.h, SnapKV with other poolings and
-reductions, Ada-KV in the authors' form, LagKV in the authors' form, FastGen's sets without token classes, the oracle
-from the library's own greedy continuation. Restated decode steps really remove entries from the library's cache, head
-by head.
+CriticalKV, CriticalAdaKV, Finch, CUR, Cap, Compactor and its two parts, EntropyGatedChunkKV, SimLayerKV,
+PerLayerCompression; where they draw normal numbers, they get those of harness/core/normal_draws.h; of LagKV's equal
+scores, which topk takes at will, one case takes the sinks and then the newest. Where kvpress has no such method, or
+departs from the authors, the rule of the paper or of the authors' code is restated here in float64 over the attention
+that transformers computes: H2O, TOVA without protection, RoCo, RaaS, Scissorhands, Keyformer without noise and with
+noise of harness/core/random.h, SnapKV with other poolings and reductions, Ada-KV in the authors' form, LagKV in the
+authors' form, FastGen's sets without token classes, the oracle from the library's own greedy continuation. Restated
+decode steps really remove entries from the library's cache, head by head.
 
 Of a checkpoint the file holds a digest of each layer's positions, and null for a layer whose choice differs between
 float32 and float64, or is among equals, and so hangs on rounding; a null among the heads of the tiny model says the same. Written for torch
@@ -37,9 +37,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from by_method import write_prompts
-from kvpress import (AdaKVPress, BlockPress, CapPress, ChunkKVPress, ChunkPress, CompactorPress, CriticalKVPress,
-                     CURPress, EntropyGatedChunkKVPress, FinchPress, KeyDiffPress, KnormPress, LagKVPress, LeverageScorePress, NonCausalAttnPress,
-                     ObservedAttentionPress, PerLayerCompressionPress, PyramidKVPress, SimLayerKVPress, SnapKVPress, StreamingLLMPress, TOVAPress)
+from kvpress import (AdaKVPress, BlockPress, CapPress, ChunkKVPress, ChunkPress, CompactorPress, CriticalAdaKVPress,
+                     CriticalKVPress, CURPress, EntropyGatedChunkKVPress, FinchPress, KeyDiffPress, KnormPress,
+                     LagKVPress, LeverageScorePress, NonCausalAttnPress, ObservedAttentionPress,
+                     PerLayerCompressionPress, PyramidKVPress, SimLayerKVPress, SnapKVPress, StreamingLLMPress,
+                     TOVAPress)
 from kvpress.utils import compute_n_kept
 from random_stream import draw, mix, uniform
 from tiny_model import tiny_model
@@ -157,6 +159,13 @@ def without_ties(prompt, press, keep):
         tied = ordered[:, count - 1] - ordered[:, count] < 1e-6 * (ordered[:, 0] - ordered[:, -1])
         kept[layer] = [None if tie else row for tie, row in zip(tied, kept[layer])]
     return kept
+
+
+def critical_adakv(prompt, press, keep):
+    """None for a head whose floor, which the press spares too, is more than the first stage of the paper."""
+    kept = by_press(prompt, CriticalAdaKVPress(press), keep)
+    floor = max(1, int(compute_n_kept(prompt.n, 1 - keep) * 0.2))
+    return [[row if len(row) // 2 >= floor else None for row in layer] for layer in kept]
 
 
 def simlayerkv(prompt, threshold):
@@ -557,6 +566,7 @@ def cases(prompt, keep, forced):
            by_press(prompt, ChunkKVPress(snap(), chunk_length=7), keep), None)
     yield {"name": "chunkkv", "scorer": {"name": "keydiff"}}, by_press(prompt, ChunkKVPress(KeyDiffPress()), keep), None
     yield {"name": "criticalkv", "scorer": SNAP}, by_press(prompt, CriticalKVPress(snap()), keep), None
+    yield {"name": "criticalkv", "scorer": SNAP, "budget_rule": "heads"}, critical_adakv(prompt, snap(), keep), None
     yield SNAP | {"pool": "max", "kernel": 7}, snapkv(prompt, keep, pool="max", kernel=7), None
     yield (SNAP | {"pool": "max", "gqa": "mean", "order": "group_first"},
            snapkv(prompt, keep, pool="max", order="group_first"), None)
