@@ -98,6 +98,9 @@ class EntrySegment final : public Segment {
   /// Entries first .. first+count-1 of a head as rows of head_dim, `stride` floats apart; either may be null.
   void read_some(int64_t kv_head, int64_t first, int64_t count, float* keys, float* values, int64_t stride) const;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
+  /// The first `count` entries of every head of a dense segment without remembered numbers, in memory that both share
+  /// until one of them is written.
+  [[nodiscard]] std::unique_ptr<EntrySegment> front(int64_t count, const LedgerPtr& ledger) const;
   /// Takes memory of its own for what it shares with clones, as its next write would.
   void own();
   /// Held back are entries that leave one by one or are overwritten, and all remembered numbers; of entries that change

@@ -12,12 +12,22 @@ std::vector<int32_t> run_of(int64_t first, int64_t end) {
   return entries;
 }
 
+int64_t whole_chunks(int64_t entries) { return entries / kernels::kChunk * kernels::kChunk; }
+
+/// Whether a head of the tail has a chunk of entries that neither leave one by one nor have numbers of their own.
+bool has_lasting_chunks(const LayerCache& layer) {
+  const EntrySegment& tail = layer.tail();
+  int64_t most = 0;
+  for (int64_t head = 0; head < layer.shape().kv_heads; ++head) most = std::max(most, tail.entries(head));
+  return most >= kernels::kChunk && layer.shape().window == 0 && tail.score_width() == 0;
+}
+
 /// Moves the first whole chunks of heads of different lengths.
 void set_ragged_front_apart(LayerCache& layer) {
   EntrySegment& tail = layer.tail();
   std::vector<std::vector<int32_t>> first, rest;
   for (int64_t head = 0; head < tail.shape().kv_heads; ++head) {
-    const int64_t count = tail.entries(head) / kernels::kChunk * kernels::kChunk;
+    const int64_t count = whole_chunks(tail.entries(head));
     first.push_back(run_of(0, count));
     rest.push_back(run_of(count, tail.entries(head)));
   }
@@ -38,16 +48,23 @@ void set_front_apart(LayerCache& layer, int64_t count) {
 
 void share_front(KvCache& cache) {
   for (LayerCache& layer : cache.layers) {
-    const EntrySegment& tail = layer.tail();
-    int64_t most = 0;
-    for (int64_t head = 0; head < layer.shape().kv_heads; ++head) most = std::max(most, tail.entries(head));
-    if (most < kernels::kChunk || layer.shape().window > 0 || tail.score_width() > 0) continue;
-    if (tail.ragged()) {
+    if (!has_lasting_chunks(layer)) continue;
+    if (layer.tail().ragged()) {
       set_ragged_front_apart(layer);
     } else {
-      set_front_apart(layer, tail.entries(0) / kernels::kChunk * kernels::kChunk);
+      set_front_apart(layer, whole_chunks(layer.tail().entries(0)));
     }
   }
+}
+
+LayerCache growing_copy(const LayerCache& layer, const LedgerPtr& ledger) {
+  const EntrySegment& tail = layer.tail();
+  if (!has_lasting_chunks(layer) || tail.ragged() || layer.segments().size() > 1) return layer.clone(ledger);
+  const int64_t count = whole_chunks(tail.entries(0));
+  LayerCache copy(layer.shape(), ledger);
+  copy.insert_before_tail(tail.front(count, ledger));
+  copy.tail().append_entries(tail, count, tail.entries(0) - count);
+  return copy;
 }
 
 }  // namespace kvarena

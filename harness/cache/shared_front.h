@@ -14,4 +14,8 @@ void set_front_apart(LayerCache& layer, int64_t count);
 /// bit changes. Tails with windows, whose entries leave, and with remembered numbers stay as they are.
 void share_front(KvCache& cache);
 
+/// A copy of a layer that others append to: of a single dense tail whole chunks stay shared for good, and what is
+/// appended takes memory of its own. Other layers are clones.
+[[nodiscard]] LayerCache growing_copy(const LayerCache& layer, const LedgerPtr& ledger);
+
 }  // namespace kvarena

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "harness/cache/attend_plan.h"
+#include "harness/cache/shared_front.h"
 
 namespace kvarena {
 namespace {
@@ -44,6 +45,11 @@ std::vector<std::vector<int32_t>> by_kv_head(const std::vector<std::vector<int32
   return united;
 }
 
+/// Forgets the entries from `position` on, all of which the tail holds.
+void take_back(EntrySegment& tail, int64_t position) {
+  if (tail.entries(0) > 0) tail.truncate(position - tail.position(0, 0));
+}
+
 double mean_length(const std::vector<std::vector<int32_t>>& lists) {
   size_t total = 0;
   for (const auto& list : lists) total += list.size();
@@ -53,17 +59,14 @@ double mean_length(const std::vector<std::vector<int32_t>>& lists) {
 }  // namespace
 
 SelectionMeter::SelectionMeter(const KvCache& prompt) : last_(prompt.layers.size()), layer_sums_(prompt.layers.size()) {
-  for (const LayerCache& layer : prompt.layers) {
-    full_.push_back(std::make_unique<EntrySegment>(layer.shape(), ledger_));
-    full_.back()->append_entries(layer.tail(), 0, layer.tail().entries(0));
-  }
+  for (const LayerCache& layer : prompt.layers) full_.push_back(growing_copy(layer, ledger_));
 }
 
 void SelectionMeter::follow(const KvCache& full, int64_t before, int64_t count) {
   for (size_t layer = 0; layer < full_.size(); ++layer) {
-    full_[layer]->truncate(before - full_[layer]->position(0, 0));
+    take_back(full_[layer].tail(), before);
     const EntrySegment& tail = full.layers[layer].tail();
-    full_[layer]->append_entries(tail, tail.entries(0) - count, count);
+    full_[layer].tail().append_entries(tail, tail.entries(0) - count, count);
   }
 }
 
@@ -80,20 +83,19 @@ SelectionMeter::Lists SelectionMeter::attended(const LayerCache& cache, const At
 /// The full keys get the entry of the pass's first query, whatever was appended for guesses before.
 void SelectionMeter::append_newest(int64_t layer, const LayerCache& cache, const LayerQueries& queries) {
   const LayerShape& shape = cache.shape();
-  EntrySegment& full = *full_[layer];
-  full.truncate(queries.position - full.position(0, 0));
+  take_back(full_[layer].tail(), queries.position);
   std::vector<float> keys(static_cast<size_t>(shape.kv_heads * shape.head_dim));
   for (int64_t head = 0; head < shape.kv_heads; ++head) {
     const int64_t newest = cache.tail().entries(head) - queries.q_len;
     cache.tail().read_some(head, newest, 1, keys.data() + head * shape.head_dim, nullptr, shape.head_dim);
   }
   // Values do not decide what is attended.
-  full.append(keys.data(), keys.data(), 1, shape.kv_heads * shape.head_dim, queries.position);
+  full_[layer].append(keys.data(), keys.data(), 1, shape.kv_heads * shape.head_dim, queries.position);
 }
 
 double SelectionMeter::covered(int64_t layer, const LayerQueries& first, const Lists& attended) {
   if (attended.empty()) return 1;
-  const EntrySegment& full = *full_[layer];
+  const LayerCache& full = full_[layer];
   const LayerShape& shape = full.shape();
   std::vector<float> out(static_cast<size_t>(shape.q_heads * shape.head_dim));
   std::vector<float> max(static_cast<size_t>(shape.q_heads));
@@ -101,13 +103,13 @@ double SelectionMeter::covered(int64_t layer, const LayerQueries& first, const L
   std::vector<float> lse(max.size());
   kernels::AttentionState state{.out = out.data(), .max = max.data(), .sum = sum.data()};
   kernels::init_attention(state, 1, shape.q_heads, shape.head_dim, shape.sinks);
-  attend(full.plan_newest(first), state);
+  attend(full.plan(first), state);
   kernels::finish_attention(state, 1, shape.q_heads, shape.head_dim, lse.data());
   const int64_t n = full.entries(0);
   std::vector<float> probabilities(static_cast<size_t>(shape.q_heads * n), 0.0F);
-  add_probabilities(full.plan_newest(first), lse.data(), probabilities.data(), n);
+  add_probabilities(full.plan(first), lse.data(), probabilities.data(), n);
   double total = 0;
-  const int32_t origin = full.position(0, 0);
+  const int64_t origin = first.position + 1 - n;
   for (int64_t head = 0; head < shape.q_heads; ++head) {
     for (const int32_t position : attended[head]) {
       if (position <= first.position) total += probabilities[head * n + position - origin];
@@ -126,7 +128,7 @@ void SelectionMeter::note_selection(int64_t layer, const LayerShape& shape, List
   }
   const bool first = steps_.empty();
   for (int64_t head = 0; head < shape.kv_heads; ++head) {
-    const int64_t there = full_[layer]->entries(0) - 1;
+    const int64_t there = full_[layer].entries(0) - 1;
     const int64_t wanted = now.empty() ? there : static_cast<int64_t>(now[head].size());
     const int64_t had = before.empty() ? wanted
                         : now.empty()  ? static_cast<int64_t>(before[head].size())
@@ -148,7 +150,7 @@ void SelectionMeter::before_attention(int64_t layer, LayerCache& cache, const La
   ForwardingHooks::before_attention(layer, cache, queries);
   append_newest(layer, cache, queries);
   const AttentionPlan plan = cache.plan(queries);
-  Lists lists = attended(cache, plan, full_[layer]->entries(0) + queries.q_len - 1);
+  Lists lists = attended(cache, plan, full_[layer].entries(0) + queries.q_len - 1);
   const LayerQueries first{.q = queries.q, .q_len = 1, .q_stride = queries.q_stride, .position = queries.position};
   const double hit = covered(layer, first, lists);
   if (layer == 0) {
@@ -158,7 +160,7 @@ void SelectionMeter::before_attention(int64_t layer, LayerCache& cache, const La
   step_.hit_rate += hit;
   layer_sums_[layer] += hit;
   const bool all = lists.empty() || overlays(plan);
-  step_.attended += all ? static_cast<double>(full_[layer]->entries(0)) : mean_length(by_kv_head(lists, cache.shape()));
+  step_.attended += all ? static_cast<double>(full_[layer].entries(0)) : mean_length(by_kv_head(lists, cache.shape()));
   // Entries that were dropped are not there to be loaded: only a view selects.
   if (cache.view == nullptr) lists.clear();
   note_selection(layer, cache.shape(), std::move(lists), queries.position);

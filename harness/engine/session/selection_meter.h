@@ -19,8 +19,8 @@ struct SelectionStep {
 };
 
 /// Stands between a pass and its method's hooks. Exact attention is that of the method's own queries over every entry
-/// so far, dropped ones included: the meter keeps the full keys beside the method's cache. Costs the memory of the full
-/// cache twice over its keys, and one more attention a step.
+/// so far, dropped ones included: the meter keeps the full keys beside the method's cache, those of the prompt in
+/// memory that it shares with the prompt's cache. Costs one more attention a step.
 ///
 /// Where exact entries take the place of packed ones (OverlayView), attended are those that are seen exactly.
 ///
@@ -63,7 +63,7 @@ class SelectionMeter final : public ForwardingHooks {
   void note_selection(int64_t layer, const LayerShape& shape, Lists now, int64_t position);
 
   LedgerPtr ledger_ = std::make_shared<MemoryLedger>();  // the meter's memory is not the request's
-  std::vector<std::unique_ptr<EntrySegment>> full_;      // [layers]
+  std::vector<LayerCache> full_;                         // [layers]
   std::vector<Lists> last_;                              // [layers][kv_heads], empty where everything was attended
   std::vector<double> layer_sums_;                       // [layers], of hit rates over steps
   std::vector<SelectionStep> steps_;

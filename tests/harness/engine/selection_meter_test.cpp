@@ -133,6 +133,23 @@ TEST(SelectionMeter, WhatWasDroppedStillCountsAsMissed) {
               1e-12);
 }
 
+TEST(SelectionMeter, SharesALongPromptAndMeasuresBehindIt) {
+  KvCache prompt(1, kShape);
+  const auto keys = random_floats(1100 * 32, "keys");
+  prompt.layers[0].append(keys.data(), keys.data(), 1100, 32, 0);
+  const int64_t before = MemoryLedger::process().current();
+  const SelectionMeter unused(prompt);
+  EXPECT_LT(MemoryLedger::process().current() - before, prompt.bytes() / 8);
+
+  for (const int64_t n : {1024, 1100}) {  // whole chunks of attention, and some entries more
+    Measured measured(n);
+    const std::vector<std::vector<int32_t>> lists = {{0, 500, 511, 512}, {700, static_cast<int32_t>(n)}};
+    measured.step(lists);
+    EXPECT_NEAR(measured.meter->steps()[0].hit_rate, measured.covered({lists[0], lists[0], lists[1], lists[1]}), 1e-6)
+        << n;
+  }
+}
+
 TEST(SelectionMeter, ASessionUnderItEmitsTheSameBits) {
   Transformer model = testing::tiny_model();
   const Prefill prompt = prefill(model, testing::tiny_prompt(300), {.prompt_attention = true});
