@@ -106,6 +106,7 @@ json row_of(const Codec& codec, const Packing& packing) {
               {"value_error", packing.value_error},
               {"encode_mb_per_s", megabytes_per_second(packing, packing.encode_seconds)},
               {"decode_mb_per_s", megabytes_per_second(packing, packing.decode_seconds)}};
+  if (packing.attend_seconds > 0) row["attention_speedup"] = packing.full_attend_seconds / packing.attend_seconds;
   if (codec.published != nullptr) {
     row["published_bits"] = codec.published->value;
     row["source"] = codec.published->source;
@@ -117,22 +118,24 @@ void print_text(const json& report) {
   print(fmt::format("{} tokens of {}, {}\n\n", report["tokens"].get<int64_t>(), report["data"].get<std::string>(),
                     report["model"].get<std::string>()));
   std::vector<std::vector<std::string>> rows = {
-      {"codec", "bits", "published", "key error", "value error", "packs MB/s", "decodes MB/s"}};
+      {"codec", "bits", "published", "key error", "value error", "packs MB/s", "decodes MB/s", "attends"}};
   for (const json& row : report["codecs"]) {
     if (row.contains("failure")) {
       rows.push_back({row["codec"], row["failure"].get<std::string>()});
       continue;
     }
-    rows.push_back({row["codec"], fmt::format("{:.2f}", row[metrics::kBitsPerNumber.name].get<double>()),
-                    row.contains("published_bits") ? fmt::format("{:.2f}", row["published_bits"].get<double>()) : "",
-                    fmt::format("{:.2g}", row["key_error"].get<double>()),
-                    fmt::format("{:.2g}", row["value_error"].get<double>()),
-                    fmt::format("{:.0f}", row["encode_mb_per_s"].get<double>()),
-                    fmt::format("{:.0f}", row["decode_mb_per_s"].get<double>())});
+    const auto fixed = [&row](const std::string& name, int digits) {
+      return row.contains(name) ? fmt::format("{:.{}f}", row[name].get<double>(), digits) : "";
+    };
+    const auto error = [&row](const std::string& name) { return fmt::format("{:.2g}", row[name].get<double>()); };
+    rows.push_back({row["codec"], fixed(metrics::kBitsPerNumber.name, 2), fixed("published_bits", 2),
+                    error("key_error"), error("value_error"), fixed("encode_mb_per_s", 0), fixed("decode_mb_per_s", 0),
+                    fixed("attention_speedup", 2)});
   }
   print(Page().columns(rows));
   print(fmt::format(
-      "\nErrors are squared, relative to the numbers' own squares. MB are of 16-bit numbers, {} thread{}.\n",
+      "\nErrors are squared, relative to the numbers' own squares. MB are of 16-bit numbers, {} thread{}. Attends: how "
+      "many times as fast as to the full cache a token's queries attend.\n",
       report["threads"].get<int64_t>(), report["threads"] == 1 ? "" : "s"));
 }
 
@@ -181,7 +184,8 @@ Command codecs_command() {
        .description =
            "Packs one prompt's cache with every codec of an experiment and decodes it again. Bits for each number are "
            "counted from the buffers, scales and tables included, beside those that the papers print; numbers that a "
-           "codec leaves in 16 bits count on neither side. Codecs over a dropping method are left out.",
+           "codec leaves in 16 bits count on neither side. A token's queries attend to the packed cache and to the "
+           "full one in turns. Codecs over a dropping method are left out.",
        .examples = {{"kvarena codecs configs/quantizers.json", "a table for the default model"},
                     {"kvarena codecs configs/quantizers.json --context 4096 --json", "for programs"}}},
       run);

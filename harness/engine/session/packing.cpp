@@ -4,6 +4,7 @@
 #include <chrono>
 #include <limits>
 
+#include "harness/cache/attend_plan.h"
 #include "harness/cache/packed_segment.h"
 #include "harness/core/error.h"
 #include "harness/engine/session/acted_layers.h"
@@ -14,18 +15,52 @@
 namespace kvarena {
 namespace {
 
+template <class Work>
+double seconds_of(const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 /// Seconds of the fastest of `repeats` calls; prepare() comes before each and is not timed.
 template <class Prepare, class Work>
 double fastest(int64_t repeats, const Prepare& prepare, const Work& work) {
   double least = std::numeric_limits<double>::infinity();
   for (int64_t i = 0; i < std::max<int64_t>(1, repeats); ++i) {
     prepare();
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    least = std::min(least, seconds_of(work));
   }
   return least;
 }
+
+/// The attention of a token that is appended to a cache, in all layers.
+class NextToken {
+ public:
+  explicit NextToken(const KvCache& cache) : cache_(cache.clone()) {
+    for (LayerCache& layer : cache_.layers) {
+      const LayerShape& shape = layer.shape();
+      const auto width = static_cast<size_t>(shape.q_heads * shape.head_dim);
+      for (size_t i = row_.size(); i < width; ++i) row_.push_back(static_cast<float>(i % 7) / 7 - 0.5F);
+      layer.append(row_.data(), row_.data(), 1, shape.kv_heads * shape.head_dim, cache_.length);
+    }
+    out_ = sums_ = largest_ = row_;
+  }
+  void attend() {
+    for (const LayerCache& layer : cache_.layers) {
+      const LayerShape& shape = layer.shape();
+      const LayerQueries queries{
+          .q = row_.data(), .q_len = 1, .q_stride = shape.q_heads * shape.head_dim, .position = cache_.length};
+      const kernels::AttentionState state{.out = out_.data(), .max = largest_.data(), .sum = sums_.data()};
+      kernels::init_attention(state, 1, shape.q_heads, shape.head_dim, shape.sinks);
+      kvarena::attend(layer.plan(queries), state);
+    }
+  }
+
+ private:
+  KvCache cache_;
+  std::vector<float> row_;  // keys, values and queries: what is computed does not matter
+  std::vector<float> out_, sums_, largest_;
+};
 
 /// The segments that codecs made, with the layer of each.
 template <class F>
@@ -113,6 +148,12 @@ Packing measure_segments(const Prefill& prompt, const Method& method, int64_t re
     comparison.add(layer, head, segment.positions(head), rows, segment.entries(head) - segment.unpacked_values());
   });
   comparison.write(packing);
+  NextToken packed(cache), full(prompt.cache);
+  packing.attend_seconds = packing.full_attend_seconds = std::numeric_limits<double>::infinity();
+  for (int64_t turn = 0; turn < 8 * repeats; ++turn) {
+    packing.attend_seconds = std::min(packing.attend_seconds, seconds_of([&] { packed.attend(); }));
+    packing.full_attend_seconds = std::min(packing.full_attend_seconds, seconds_of([&] { full.attend(); }));
+  }
   return packing;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Codecs on a prompt's cache: bits of a number, errors of what comes back, time of packing and unpacking.
+// Codecs on a prompt's cache: bits of a number, errors of what comes back, time of packing, unpacking and attending.
 
 #include <cstdint>
 
@@ -31,10 +31,15 @@ struct Packing {
   double value_error = 0;     // likewise
   double encode_seconds = 0;  // from the cache's own type to packed; the fastest of the repeats
   double decode_seconds = 0;  // from packed to float32 rows; of a stream, to a cache in its own type
+  /// A token's queries attending to the packed cache in all layers, and to the full one in turns with that; 0 of a
+  /// stream, which is decoded first.
+  double attend_seconds = 0;
+  double full_attend_seconds = 0;
 };
 
-/// Packs the prompt's cache `repeats` times, on as many threads as there are. Throws UserError for a method that packs
-/// nothing of this prompt, and when the prompt was observed without what the method needs.
+/// Packs the prompt's cache `repeats` times and attends to it more often, on as many threads as there are. Throws
+/// UserError for a method that packs nothing of this prompt, and when the prompt was observed without what the method
+/// needs.
 [[nodiscard]] Packing measure_packing(const Transformer& model, const Prefill& prompt, const Method& method,
                                       int64_t repeats);
 

@@ -53,7 +53,9 @@ TEST_F(Codecs, AreMeasuredBesideWhatIsPublished) {
   EXPECT_EQ(kivi.at("published_bits"), 5);
   EXPECT_EQ(kivi.at("source"), "a paper");
   EXPECT_NEAR(kivi.at("bits_per_number").get<double>(), 5, 0.1);
+  EXPECT_GT(kivi.at("attention_speedup").get<double>(), 0);
   EXPECT_FALSE(report["codecs"][1].contains("published_bits"));
+  EXPECT_FALSE(report["codecs"][1].contains("attention_speedup"));  // a stream
   for (const json& row : report["codecs"]) {
     for (const char* number : {"key_error", "value_error", "encode_mb_per_s", "decode_mb_per_s"}) {
       EXPECT_GT(row.at(number).get<double>(), 0) << number;
@@ -64,7 +66,7 @@ TEST_F(Codecs, AreMeasuredBesideWhatIsPublished) {
 TEST_F(Codecs, ATableSaysTheSame) {
   const Finished finished = codecs();
   EXPECT_EQ(finished.code, 0) << finished.err;
-  for (const char* part : {"256 tokens", "published", "K", "5.00", "Errors are squared"}) {
+  for (const char* part : {"256 tokens", "published", "attends", "K", "5.00", "Errors are squared"}) {
     EXPECT_TRUE(contains(finished.out, part)) << part << "\n" << finished.out;
   }
 }
