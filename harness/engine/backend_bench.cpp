@@ -2,9 +2,9 @@
 //
 //   kvarena-backend-bench                       KVARENA_BENCH_MODEL=path OMP_NUM_THREADS=2 kvarena-backend-bench
 //
-// decode: one token at a depth; batch: 16 sequences a pass; prefill: a prompt in chunks of 512. Bytes are all weights
-// and all cache entries that a pass must read once, so of_read is the share of the byte ceiling that was reached; a
-// layer with a sliding window is counted for its window only.
+// decode: one token at a depth; batch: 4 to 64 sequences a pass; prefill: a prompt in chunks of 512. Bytes are all
+// weights and all cache entries that a pass must read once, so of_read is the share of the byte ceiling that was
+// reached; a layer with a sliding window is counted for its window only.
 
 #include <cstdlib>
 #include <map>
@@ -121,7 +121,8 @@ void prefill_bench(benchmark::State& state, std::optional<DType> weights, Arithm
 
 void depths(benchmark::internal::Benchmark* b) {
   for (const int64_t depth : {0, 2048, 4096, 8192, 32512}) b->Args({depth, 1});
-  b->Args({2048, 16})->ArgNames({"depth", "sequences"})->UseRealTime()->Unit(benchmark::kMillisecond);
+  for (const int64_t sequences : {4, 16, 64}) b->Args({2048, sequences});
+  b->ArgNames({"depth", "sequences"})->UseRealTime()->Unit(benchmark::kMillisecond);
 }
 void prompts(benchmark::internal::Benchmark* b) {
   b->Arg(512)->Arg(2048)->Arg(8192)->Arg(32768)->ArgName("tokens")->UseRealTime()->Unit(benchmark::kMillisecond);
