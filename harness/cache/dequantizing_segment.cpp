@@ -13,6 +13,14 @@ LayerShape float_shape(LayerShape shape) {
   return shape;
 }
 
+/// Takes a transform that is undone last off the steps, for queries or outputs to be under it instead of each entry.
+RowTransformPtr take_last_transform(std::vector<DequantOp>& steps) {
+  if (steps.empty() || !std::holds_alternative<UndoTransform>(steps.back())) return nullptr;
+  RowTransformPtr transform = std::get<UndoTransform>(steps.back()).transform;
+  steps.pop_back();
+  return transform;
+}
+
 }  // namespace
 
 DequantizingSegment::DequantizingSegment(const LayerShape& shape, const QuantizedFormat& format,
@@ -82,9 +90,12 @@ void DequantizingSegment::take(EntrySegment& tail, int64_t n) {
 
 void DequantizingSegment::plan(const LayerQueries& queries, AttentionPlan& to) const {
   codes_->plan(queries, to);
-  to.items.back().from = this;
-  to.items.back().steps = side_data_->dequant_program(
+  AttentionItem& item = to.items.back();
+  item.from = this;
+  item.steps = side_data_->dequant_program(
       [this](int64_t kv_head, int64_t first, int64_t count) { return positions_.of(kv_head, first, count); });
+  if (!item.key_transform) item.key_transform = take_last_transform(item.steps.keys);
+  if (!item.value_transform) item.value_transform = take_last_transform(item.steps.values);
 }
 
 void DequantizingSegment::mark() {

@@ -20,13 +20,11 @@ class Rotated final : public StorableSideData {
   Rotated(const LayerShape& shape, const RotaryKeys& rotary, int64_t head_group, std::vector<uint16_t> order,
           const LedgerPtr& ledger)
       : rotary_(rotary),
-        head_dim_(shape.head_dim),
         width_(head_group * shape.head_dim),
         value_hadamard_(hadamard_transform(shape.head_dim, std::nullopt)),
         order_(order.begin(), order.end(), LedgerAllocator<uint16_t>(ledger)) {}
   Rotated(const Rotated& from, const LedgerPtr& ledger)
       : rotary_(from.rotary_),
-        head_dim_(from.head_dim_),
         width_(from.width_),
         value_hadamard_(from.value_hadamard_),
         order_(from.order_, LedgerAllocator<uint16_t>(ledger)) {}
@@ -58,7 +56,7 @@ class Rotated final : public StorableSideData {
       return places;
     };
     DequantProgram steps{.keys = in_order(HadamardBlocks{run_of(width_)}, PermuteChannels{.read = back}),
-                         .values = in_order(HadamardBlocks{run_of(head_dim_)})};
+                         .values = in_order(UndoTransform{value_hadamard_})};
     rotary_.add_dequant_op(positions, steps.keys);
     return steps;
   }
@@ -84,7 +82,6 @@ class Rotated final : public StorableSideData {
   }
 
   RotaryKeys rotary_;
-  int64_t head_dim_;
   int64_t width_;  // of a group of heads
   RowTransformPtr value_hadamard_;
   LedgerVector<uint16_t> order_;
