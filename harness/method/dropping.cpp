@@ -55,9 +55,10 @@ std::vector<HeadBudgets> divide(const BudgetRule& rule, double share, std::span<
 /// Whether a scorer can judge entries while decoding, without what only a prefill observes.
 bool scores_while_decoding(const Scorer& scorer) {
   const Needs needs = scorer.needs();
-  return scorer.score_width() > 0 || !(needs.prompt_attention || needs.hidden || needs.output_projection ||
-                                       needs.future > 0 || !needs.query_moments.empty() || !needs.taps.empty() ||
-                                       !needs.reconstructions.empty() || !needs.statistics.empty());
+  return scorer.score_width() > 0 ||
+         !(needs.prompt_attention || needs.hidden || needs.output_projection || needs.future > 0 ||
+           !needs.query_moments.empty() || !needs.taps.empty() || !needs.reconstructions.empty() ||
+           !needs.restorations.empty() || !needs.statistics.empty());
 }
 
 void add(std::vector<HeadBudgets>& sums, const std::vector<HeadBudgets>& more) {
@@ -202,7 +203,8 @@ void DroppingMethod::start_remembering(LayerContext& layer, const LayerView& vie
 
 void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const {
   if (unlimited() || layers.empty()) return;
-  const double share = share_of(layers.front());
+  const double share =
+      std::max(1.0, share_of(layers.front()) - static_cast<double>(part_->added_entries(seen.front())));
   // Layer by layer where the rule allows, so that beside the full cache no more than one layer's state is held.
   const size_t group = compresses_by_layer() ? 1 : layers.size();
   for (size_t first = 0; first < layers.size(); first += group) {
@@ -220,6 +222,7 @@ void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<cons
       LayerCache& cache = own[layer].cache;
       auto state = std::make_unique<DroppingState>(cache.ledger());
       drop_others(own[layer], kept[layer], state.get());
+      part_->add_entries(own[layer], own_seen[layer]);
       if (!acts_while_decoding()) cache.tail().reserve_scores(0);
       if (!acts_while_decoding() || !(limited() || decode_interval_)) continue;
       state->capacities.assign(budgets[layer].begin(), budgets[layer].end());

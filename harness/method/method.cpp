@@ -111,6 +111,7 @@ Needs combine(const Needs& a, const Needs& b) {
           .query_moments = united(a.query_moments, b.query_moments),
           .taps = united(a.taps, b.taps),
           .reconstructions = united(a.reconstructions, b.reconstructions),
+          .restorations = united(a.restorations, b.restorations),
           .statistics = united(a.statistics, b.statistics),
           .sliding = a.sliding || b.sliding};
 }

@@ -59,6 +59,7 @@ struct Needs {
   std::vector<int64_t> query_moments;           // of prompt queries before rotation, leaving out the first so many
   std::vector<Tap> taps;                        // the prompt's residual stream at these places
   std::vector<Reconstruction> reconstructions;  // extra passes over the full cache
+  std::vector<std::string> restorations;        // folders of adapters whose tokens read the full cache
   PromptStatistics statistics;                  // gathered from all prompt queries
   bool sliding = true;  // all of it of layers with a window too, and their entries that no later query sees
 };
@@ -80,6 +81,13 @@ struct ReconstructionScores {
   std::vector<float> scores;  // [q_heads, n]
 };
 
+/// Entries of an adapter's own tokens behind the prompt: those of one pass of the adapted model over the full cache.
+struct RestoredEntries {
+  std::string adapter;  // its folder
+  int64_t tokens = 0;
+  std::vector<float> keys, values;  // [tokens, kv_heads, head_dim]
+};
+
 /// A prefill's observations of one layer. Attention is kept for each query head: how a method reduces query heads to
 /// kv heads changes its results and is its own business.
 struct LayerObservations {
@@ -95,6 +103,7 @@ struct LayerObservations {
   std::vector<QueryMoments> query_moments;
   std::vector<float> residual;  // [n, hidden_size], behind this layer, empty unless tapped
   std::vector<ReconstructionScores> reconstructions;
+  std::vector<RestoredEntries> restorations;
   std::vector<GatheredStatistic> statistics;
 };
 

@@ -62,6 +62,11 @@ class Scorer : public MethodPart {
   /// budget: a second ranking within it, whole chunks. Most have none.
   virtual void refine(const LayerView& /*view*/, LayerScores& /*scores*/, HeadBudgets& /*budgets*/) const {}
 
+  /// Entries of every head that add_entries() puts beside those of the prompt, within the budget.
+  [[nodiscard]] virtual int64_t added_entries(const LayerObservations& /*seen*/) const { return 0; }
+  /// Puts them in front of the tail once the others left.
+  virtual void add_entries(LayerContext& /*layer*/, const LayerObservations& /*seen*/) const {}
+
   /// false: the scorer itself decides how many entries stay (a threshold, a policy a head). No budget is declared,
   /// budgets come as the number of entries held, and refine() lowers them.
   [[nodiscard]] virtual bool budgeted() const { return true; }

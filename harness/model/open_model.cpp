@@ -8,6 +8,8 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/home.h"
+#include "harness/model/adapted_checkpoint.h"
 #include "harness/model/architectures/architecture.h"
 #include "harness/model/gguf.h"
 #include "harness/model/open_model_elsewhere.h"
@@ -113,9 +115,24 @@ OpenedModel open_folder(const std::filesystem::path& folder, bool weights) {
   return model;
 }
 
+OpenedModel open_adapter(const std::filesystem::path& folder, const std::string& base) {
+  const std::string named =
+      base.empty() ? JsonSection(folder / "adapter_config.json").string("base_model_name_or_path") : base;
+  OpenedModel model = open_model(find_model(named));
+  auto adapted =
+      std::make_unique<AdaptedCheckpoint>(std::move(model.checkpoint), folder, architecture_of(model.config).tensors);
+  model.config.vocab_size += adapted->added_tokens();
+  for (const std::filesystem::path& file : adapted->files()) {
+    if (std::ranges::find(model.files, file) == model.files.end()) model.files.push_back(file);
+  }
+  model.checkpoint = std::move(adapted);
+  return model;
+}
+
 }  // namespace
 
-OpenedModel open_model(const std::filesystem::path& path) {
+OpenedModel open_model(const std::filesystem::path& path, const std::string& base) {
+  if (std::filesystem::exists(path / "adapter_config.json")) return open_adapter(path, base);
   if (!std::filesystem::is_directory(path)) {
     if (path.extension() == ".gguf" || is_gguf(path)) return open_gguf(path);
     fail({.place = path.string(),

@@ -22,8 +22,10 @@ struct OpenedModel {
 };
 
 /// Opens a folder in Hugging Face layout (config.json, safetensors, tokenizer.json), a folder with one .gguf file, or
-/// a .gguf file. Reads headers and the vocabulary, no weights. Throws UserError naming the file and what is wrong.
-[[nodiscard]] OpenedModel open_model(const std::filesystem::path& path);
+/// a .gguf file; or a folder with a low-rank adapter (adapter_config.json), over the model that it names or, where it
+/// is not empty, `base`, both as find_model() takes them. Reads headers, the vocabulary and adapters, no weights.
+/// Throws UserError naming the file and what is wrong.
+[[nodiscard]] OpenedModel open_model(const std::filesystem::path& path, const std::string& base = {});
 
 /// `chosen`, a name from a model's config, or the checkpoint's own template when it is empty.
 [[nodiscard]] ChatTemplate choose_chat_template(const OpenedModel& model, const std::string& chosen);

@@ -117,11 +117,11 @@ class Transformer {
 
   /// Has `device` compute all passes from now on.
   void offload_to(std::unique_ptr<Offload> device);
-  /// Another checkpoint that helps this model (a drafter, a speculative model), by what find_model() takes: in the same
-  /// stored forms, on the same device. Opened when it is first asked for and held as long as this model. Throws
-  /// UserError when it is absent or does not fit; opening it meets no pass of this model. Thread-safe once it is open:
-  /// requests take turns with its passes (SharedModel::turn).
-  [[nodiscard]] std::shared_ptr<SharedModel> helper(const std::string& name);
+  /// Another checkpoint that helps this model (a drafter, a speculative model), by what find_model() takes, an adapter
+  /// over `base` where that is not empty: in the same stored forms, on the same device. Opened when it is first asked
+  /// for and held as long as this model. Throws UserError when it is absent or does not fit; opening it meets no pass
+  /// of this model. Thread-safe once it is open: requests take turns with its passes (SharedModel::turn).
+  [[nodiscard]] std::shared_ptr<SharedModel> helper(const std::string& name, const std::string& base = {});
 
   [[nodiscard]] const ModelConfig& config() const;
   [[nodiscard]] const TransformerOptions& options() const;

@@ -20,8 +20,9 @@ struct Transformer::Impl {
   ModelConfig config;
   TransformerOptions options;
   ModelWeights weights;
-  std::unique_ptr<Offload> device;                              // null: the host computes everything
-  std::map<std::string, std::shared_ptr<SharedModel>> helpers;  // by name; guarded by helping
+  std::unique_ptr<Offload> device;  // null: the host computes everything
+  /// By name and base; guarded by helping.
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<SharedModel>> helpers;
   std::mutex helping;
   RopeFrequencies ropes[2];   // frequencies of the rotated channels, in the order of Activations::turns
   RopeFrequencies rotation;   // frequencies of a whole head in the cache, where ropes[0] rotates

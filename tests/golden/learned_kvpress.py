@@ -1,7 +1,7 @@
 """Selections of kvpress's methods that need a model's queries, hidden states or extra passes, for
 tests/methods/compression/*_test.cpp.
 
-    pip install torch transformers kvpress
+    pip install torch transformers kvpress peft
     python tests/golden/learned_kvpress.py
 
 Writes learned_kvpress/NAME.json. The model is the tests' tiny random Llama with grouped queries: its weights, the
@@ -17,15 +17,16 @@ import numpy as np
 import torch
 import kvpress.presses.duo_attention_press as duo
 from kvpress import (DMSPress, ExpectedAttentionPress, KnormPress, KVComposePress, KVzapPress, KVzipPress, LUKVPress,
-                     QFilterPress)
+                     QFilterPress, RestoreKVPress)
 from kvpress.presses.expected_attention_with_stats import ExpectedAttentionStatsPress
 from kvpress.presses.fastkvzip_press import FastKVzipGate, FastKVzipPress
 from kvpress.presses.kvzap_press import KVzapConfig, KVzapModel
 from by_method import write
+from peft import LoraConfig
 from random_stream import mix
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
-TOKENS, LAYERS, PREFIX, CHUNK = 120, 3, 7, 50
+TOKENS, LAYERS, PREFIX, CHUNK, RESTORING = 120, 3, 7, 50, 5
 KEEP = [0.75, 0.5, 0.25]
 THRESHOLDS = [-0.3, 0.0, 0.3]
 INSTRUCTIONS = {"\n\nRepeat the previous context exactly.": [5, 9, 17],
@@ -168,6 +169,34 @@ def kvzip(model, ids, prefix, keep, plus):
     return {"global": masked(model, scores, int(scores.numel() * (1 - keep))), "uniform": uniform_drop(scores, keep)}
 
 
+def adapted_model():
+    """The model under an adapter of every projection, which is off."""
+    model = make_model()
+    model.add_adapter(LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"), adapter_name="restorekv")
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            parameter.copy_(drawn(name.replace(".restorekv", ""), parameter.shape, 0.3))
+    model.disable_adapters()
+    return model
+
+
+def restorekv(model, ids, prefix, keep):
+    """What is masked of the prompt, and the entries of the restoring tokens, [keys, values][layers][tokens, 2, 32]."""
+    press = RestoreKVPress(compression_ratio=1 - keep, chunk_size=CHUNK)
+    press.restore_embeddings = drawn("restore_embeddings", [RESTORING, 64], 0.5)
+    _, cache = run(model, ids)
+    press._context_ids, press._cache, press.prefix_length, press.context_length = ids, cache, prefix, TOKENS
+    press._suffix_ids = torch.tensor([AFTER_USER])
+    for layer in model.model.layers:
+        layer.self_attn.rotary_emb = model.model.rotary_emb
+    press._perform_kvzip_compression(model, Words())
+    scores = press.score_val[:, 0]
+    selection = masked(model, scores, sum(len(layer.self_attn.masked_key_indices[0]) for layer in model.model.layers))
+    entries = [[round(x, 5) for layer in cache.layers for x in side(layer)[0, :, TOKENS:].transpose(0, 1).flatten().tolist()]
+               for side in (lambda layer: layer.keys, lambda layer: layer.values)]
+    return selection, entries
+
+
 class ReadAgain(KVComposePress):
     """Keeps what was chosen; None where rounding decides."""
 
@@ -291,7 +320,7 @@ def with_filters():
 
 @torch.no_grad()
 def main():
-    model = make_model()
+    model, restoring = make_model(), adapted_model()
     cases = []
     for number in range(5):
         # No token twice: equal hidden states would tie.
@@ -312,6 +341,8 @@ def main():
                 **{f"kvzip {name} {rule}": selection
                    for name, prefix, plus in [("bare", 0, False), ("template", PREFIX, False), ("plus", 0, True)]
                    for rule, selection in kvzip(model, ids, prefix, keep, plus).items()},
+                **{f"restorekv {name}": restorekv(restoring, ids, prefix, keep)[0]
+                   for name, prefix in [("bare", 0), ("template", PREFIX)]},
                 "kvcompose composite": kvcompose(model, ids, keep),
                 "kvcompose heads": kvcompose(model, ids, keep, structured=False),
                 "kvcompose apart": kvcompose(model, ids, keep, agg_group="max", add_mean_across_heads=False),
@@ -328,10 +359,11 @@ def main():
         cases.append({"tokens": ids[0].tolist(), "kept": kept, "thresholds": above})
     common = {"prefix": PREFIX, "chunk": CHUNK, "instructions": list(INSTRUCTIONS.values()), "after_user": AFTER_USER,
               "window": 16}
-    for name in ("expected_attention", "kvzip", "kvcompose", "kvzap", "fast_kvzip", "qfilter", "lukv"):
+    for name in ("expected_attention", "kvzip", "restorekv", "kvcompose", "kvzap", "fast_kvzip", "qfilter", "lukv"):
         own = lambda kept: {case: selection for case, selection in kept.items() if case.split()[0] == name}
         more = lambda case: {"thresholds": case["thresholds"]} if name == "kvzap" else {}
-        write(__file__, name, {**common, "cases": [
+        extra = {"entries": restorekv(restoring, torch.tensor([cases[0]["tokens"]]), 0, 0.5)[1]} if name == "restorekv" else {}
+        write(__file__, name, {**common, **extra, "cases": [
             {"tokens": case["tokens"], "kept": {keep: own(kept) for keep, kept in case["kept"].items()}, **more(case)}
             for case in cases]})
     write(__file__, "duo_attention", {**common, "tokens": cases[0]["tokens"], **duo_attention(model)})

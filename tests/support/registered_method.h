@@ -19,6 +19,7 @@
 #include "harness/method/registry.h"
 #include "harness/method/stream_codec.h"
 #include "tests/support/hybrid_model.h"
+#include "tests/support/tiny_adapter.h"
 #include "tests/support/tiny_model_files.h"
 
 namespace kvarena::testing {
@@ -43,6 +44,25 @@ inline const std::string& drafting_model() {
   return folder.path;
 }
 
+/// An adapter of the tiny model whose tokens restore.
+inline const std::string& restoring_adapter() {
+  static const struct Folder {
+    Folder() {
+      const auto root = std::filesystem::temp_directory_path() / ("kvarena-adapter-" + std::to_string(::getpid()));
+      path = (root / "adapter").string();
+      write_tiny_adapter(path, root / "base", 4);
+    }
+    ~Folder() {
+      std::error_code ignored;
+      std::filesystem::remove_all(std::filesystem::path(path).parent_path(), ignored);
+    }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    std::string path;
+  } folder;
+  return folder.path;
+}
+
 /// Settings that make a method act on prompts of a few hundred tokens: half the entries where it has a budget, the
 /// cheapest drafter where it needs one, defaults otherwise.
 inline json active_settings(const MethodEntry& entry) {
@@ -59,6 +79,7 @@ inline json active_settings(const MethodEntry& entry) {
     spec.update({{"sinks", 4}, {"window", 16}});
   if (entry.info.name == "magicpig") spec["dense_every"] = 0;  // the first of few layers would attend to everything
   if (entry.info.name == "tool_results") spec["newest"] = 1;
+  if (entry.info.name == "restorekv") spec["weights"] = restoring_adapter();
   if (entry.info.name == "less_is_more") spec["dense_layers"] = 0;  // of three layers the last one would choose
   for (const ParameterInfo& parameter : entry.parameters()) {
     if (parameter.name == "local" && entry.family == Family::prefill) spec.update({{"sinks", 16}, {"local", 64}});
@@ -102,8 +123,10 @@ class RegisteredMethod : public ::testing::TestWithParam<std::string> {
   void SetUp() override {
     const auto method = make_method(active_settings(entry()), "test");
     if (slides() && method->pruner() != nullptr) GTEST_SKIP() << "layers that forget cannot be pruned";
+    const bool restores = !method->needs().restorations.empty();
+    if (slides() && restores) GTEST_SKIP() << "the adapter is another model's";
     const auto fitter = method->fitter();
-    if (is_hybrid() && (method->reuser() != nullptr || method->pruner() != nullptr)) {
+    if (is_hybrid() && (method->reuser() != nullptr || method->pruner() != nullptr || restores)) {
       expect_refused(*method);
       GTEST_SKIP() << "needs layers that all hold entries";
     }
@@ -125,9 +148,9 @@ class RegisteredMethod : public ::testing::TestWithParam<std::string> {
 
   [[nodiscard]] const MethodEntry& entry() const { return *find_method(GetParam().substr(0, GetParam().find("_on_"))); }
   void expect_refused(const Method& method) {
-    const Prefill start = prefill(model_, tiny_prompt(90), method.asks(), kPrefillChunk, facts_);
     Activity activity;
     try {
+      const Prefill start = prefill(model_, tiny_prompt(90), method.asks(), kPrefillChunk, facts_);
       (void)state_after_prompt(model_, start, method, activity);
       ADD_FAILURE() << GetParam() << " was not refused";
     } catch (const UserError& error) {

@@ -37,7 +37,8 @@ LayerObservations newest_of(const LayerObservations& seen, int64_t count) {
                            .output_projection = seen.output_projection,
                            .future_attention = last_columns(seen.future_attention, n, count),
                            .query_moments = seen.query_moments,
-                           .residual = last_rows(seen.residual, n, count)};
+                           .residual = last_rows(seen.residual, n, count),
+                           .restorations = seen.restorations};
   newest.window_queries = last_rows(seen.window_queries, seen.window, newest.window);
   newest.window_lse = last_rows(seen.window_lse, seen.window, newest.window);
   for (const ReconstructionScores& scores : seen.reconstructions) {

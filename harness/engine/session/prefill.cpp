@@ -11,6 +11,7 @@
 #include "harness/engine/session/future.h"
 #include "harness/engine/session/observe.h"
 #include "harness/engine/session/reconstruction.h"
+#include "harness/engine/session/restoration.h"
 
 namespace kvarena {
 
@@ -88,6 +89,7 @@ Prefill PromptRun::finish(int64_t chunk) {
   if (!needs_.sliding) forget_windows();
   if (needs_.output_projection) observe_output_projection(*model_, result_);
   for (const Reconstruction& what : needs_.reconstructions) observe_reconstruction(*model_, result_, what, chunk);
+  for (const std::string& adapter : needs_.restorations) observe_restoration(*model_, result_, adapter);
   if (needs_.future > 0) observe_future(*model_, result_, {}, needs_.future);
   const double after = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   result_.observe_seconds = observer_->seconds() + after;

@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 /// Whether all that the method observes are queries, which a layer shows as it is computed.
 bool observes_queries(const Needs& needs) {
   return !needs.prompt_attention && !needs.hidden && !needs.output_projection && needs.taps.empty() &&
-         needs.reconstructions.empty() && needs.statistics.empty();
+         needs.reconstructions.empty() && needs.restorations.empty() && needs.statistics.empty();
 }
 
 /// Keeps every row, and compresses a layer when the last of them has gone through it.

@@ -19,7 +19,8 @@ constexpr double kMetadata = 1.5;
 /// not full KV, or a method's own, unless the full one becomes it in place; chunks of its own and, while they are
 /// brought to the prompt, the cache of the pass that scores tokens.
 int64_t caches_beside(const Method& method) {
-  const int64_t repeated = method.needs().reconstructions.empty() ? 0 : 2;
+  const Needs needs = method.needs();
+  const int64_t repeated = !needs.reconstructions.empty() ? 2 : !needs.restorations.empty() ? 1 : 0;
   if (const Verifier* verifier = method.verifier())
     return std::max<int64_t>(repeated, verifier->verified_cache() ? 2 : 1);
   const Reuser* const reuser = method.reuser();

@@ -22,7 +22,7 @@ constexpr size_t kHashDigits = 64;
 /// All that is asked of a prefill. The binding has as many names as Needs has members, so that a new one is seen here.
 std::string text_of(const Needs& needs) {
   const auto& [attention, window, step_attention, hidden, projection, step_hidden, future, moments, taps,
-               reconstructions, statistics, sliding] = needs;
+               reconstructions, restorations, statistics, sliding] = needs;
   std::vector<int> places;
   for (const Tap tap : taps) places.push_back(static_cast<int>(tap));
   std::string text = fmt::format("{} {} {} {} {} {} {} {} {} {}", attention, window, step_attention, hidden, projection,
@@ -32,6 +32,7 @@ std::string text_of(const Needs& needs) {
     text += fmt::format(" [{} {}:{} {}:{} {} {} {} {}]", chunk, first.size(), first, next.size(), next, tail,
                         sinks.value_or(-1), norm, bare);
   }
+  for (const std::string& adapter : restorations) text += fmt::format(" {}:{}", adapter.size(), adapter);
   for (const auto& each : statistics) text += fmt::format(" {}:{} {}", each->id().size(), each->id(), each->width());
   return text;
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <limits>
@@ -14,6 +15,7 @@
 #include "harness/model/gguf.h"
 #include "tests/harness/model/gguf_writer.h"
 #include "tests/harness/model/model_files.h"
+#include "tests/support/tiny_adapter.h"
 #include "tests/support/tiny_model_files.h"
 
 namespace kvarena {
@@ -133,6 +135,60 @@ TEST(OpenModel, NamesWhatIsMissing) {
   EXPECT_THROW((void)open_model("no/such/model"), UserError);
   const testing::TemporaryFolder folder;
   EXPECT_THROW((void)open_model(folder.path()), UserError);
+}
+
+class AdapterFolder : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  std::filesystem::path root_ = std::filesystem::temp_directory_path() / fmt::format("kvarena_adapter_{}", ::getpid());
+  std::filesystem::path adapter_ = root_ / "adapter", base_ = root_ / "base";
+};
+
+TEST_F(AdapterFolder, OpensAsItsBaseWithLowRankProductsAdded) {
+  testing::write_tiny_adapter(adapter_, base_, 3);
+  const OpenedModel base = open_model(base_), adapted = open_model(adapter_);
+  EXPECT_EQ(adapted.config.vocab_size, base.config.vocab_size + 3);
+  EXPECT_EQ(adapted.files.size(), base.files.size() + 3);
+  const std::string name = "model.layers.1.self_attn.k_proj";
+  const TensorInfo& info = adapted.checkpoint->at(name + ".weight");
+  const int64_t in = info.columns();
+  std::vector<float> own(static_cast<size_t>(info.elements())), plain(own.size());
+  base.checkpoint->read_f32(name + ".weight", plain);
+  adapted.checkpoint->read_f32(name + ".weight", own);
+  const auto a = testing::drawn_numbers(name + ".lora_A.weight", 4 * in, 0.3);
+  const auto b = testing::drawn_numbers(name + ".lora_B.weight", info.rows() * 4, 0.3);
+  for (int64_t row = 0; row < info.rows(); ++row) {
+    for (int64_t c = 0; c < in; ++c) {
+      double product = 0;
+      for (int64_t k = 0; k < 4; ++k) product += static_cast<double>(b[row * 4 + k]) * a[k * in + c];
+      ASSERT_NEAR(own[row * in + c], plain[row * in + c] + 8.0 / 4 * product, 1e-5);
+    }
+  }
+  const TensorInfo& words = adapted.checkpoint->at("model.embed_tokens.weight");
+  ASSERT_EQ(words.rows(), base.config.vocab_size + 3);
+  std::vector<float> rows(static_cast<size_t>(4 * words.columns())), last(static_cast<size_t>(words.columns()));
+  adapted.checkpoint->read_rows_f32(words.name, base.config.vocab_size - 1, 4, rows);
+  base.checkpoint->read_rows_f32(words.name, base.config.vocab_size - 1, 1, last);
+  const auto added = testing::drawn_numbers("restore_embeddings", 3 * words.columns(), 0.5);
+  last.insert(last.end(), added.begin(), added.end());
+  EXPECT_EQ(rows, last);
+  EXPECT_NE(fingerprint_of(*adapted.checkpoint), fingerprint_of(*base.checkpoint));
+}
+
+TEST_F(AdapterFolder, OfAnotherKindIsRefused) {
+  const auto expect_refused = [&](const nlohmann::json& changed, const std::string& part) {
+    testing::write_tiny_adapter(adapter_, base_, 0, changed);
+    try {
+      (void)open_model(adapter_);
+      ADD_FAILURE() << part;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  expect_refused({{"peft_type", "IA3"}}, "peft_type");
+  expect_refused({{"use_dora", true}}, "use_dora");
+  expect_refused({{"bias", "all"}}, "bias");
+  expect_refused({{"base_model_name_or_path", (root_ / "nothing").string()}}, "nothing");
 }
 
 }  // namespace
