@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/core/files.h"
 #include "harness/model/json_section.h"
 #include "harness/model/safetensors.h"
 
@@ -18,8 +20,8 @@ constexpr const char* kWeights = "adapter_model.safetensors";
 constexpr const char* kRestore = "restore_embeddings.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.", kA = ".lora_A.weight", kB = ".lora_B.weight";
 
-/// s. Throws UserError for adapters of another kind than W + s B A.
-double scale_of(const JsonSection& config, int64_t rank) {
+/// Throws UserError for adapters of another kind than W + s B A with one lora_alpha.
+void check_kind(const JsonSection& config) {
   const auto refuse = [&](const char* key, const std::string& found, const char* expected) {
     fail({.place = fmt::format("{}: {}", config.place(), key), .found = found, .expected = expected});
   };
@@ -28,9 +30,14 @@ double scale_of(const JsonSection& config, int64_t rank) {
   for (const char* key : {"use_dora", "fan_in_fan_out"}) {
     if (config.boolean(key, false)) refuse(key, "true", "false");
   }
-  const double alpha = config.number("lora_alpha");
+  const auto patterns = nlohmann::json::parse(read_file(config.place())).value("alpha_pattern", nlohmann::json());
+  if (!patterns.empty()) refuse("alpha_pattern", patterns.dump(), "one lora_alpha for all");
+}
+
+/// s.
+float scale_of(const JsonSection& config, int64_t rank) {
   const auto r = static_cast<double>(rank);
-  return alpha / (config.boolean("use_rslora", false) ? std::sqrt(r) : r);
+  return static_cast<float>(config.number("lora_alpha") / (config.boolean("use_rslora", false) ? std::sqrt(r) : r));
 }
 
 std::vector<float> read_all(const Checkpoint& file, const TensorInfo& tensor) {
@@ -57,6 +64,7 @@ TensorInfo& AdaptedCheckpoint::computed(const std::string& name) {
 
 void AdaptedCheckpoint::read_factors() {
   const JsonSection config(folder_ / kConfig);
+  check_kind(config);
   const std::unique_ptr<Checkpoint> file = open_safetensors(folder_ / kWeights);
   for (const TensorInfo& tensor : file->tensors()) {
     const auto wrong = [&](const std::string& found, const std::string& expected) {
@@ -70,8 +78,8 @@ void AdaptedCheckpoint::read_factors() {
     }
     if (is_b) continue;  // read with A
     const std::string stem = tensor.name.substr(0, tensor.name.size() - kA.size());
-    const TensorInfo& b = file->at(stem + std::string(kB));
-    const std::string name = stem.substr(kPrefix.size()) + ".weight";
+    const TensorInfo& b = file->at(fmt::format("{}{}", stem, kB));
+    const std::string name = fmt::format("{}.weight", std::string_view(stem).substr(kPrefix.size()));
     const TensorInfo& adapted = base_->at(name);
     const int64_t rank = tensor.rows();
     if (b.shape.size() != 2 || adapted.shape != std::vector{b.rows(), tensor.columns()} || b.columns() != rank) {
@@ -80,7 +88,7 @@ void AdaptedCheckpoint::read_factors() {
     }
     Factors& factors = factors_[name];
     factors = {.rank = rank, .a = read_all(*file, tensor), .b = read_all(*file, b)};
-    const auto scale = static_cast<float>(scale_of(config, rank));
+    const float scale = scale_of(config, rank);
     for (float& x : factors.b) x *= scale;
     computed(name);
   }
@@ -89,7 +97,7 @@ void AdaptedCheckpoint::read_factors() {
 void AdaptedCheckpoint::add_tokens(const TensorNames& names) {
   const std::unique_ptr<Checkpoint> file = open_safetensors(folder_ / kRestore);
   const TensorInfo& rows = file->at("restore_embeddings");
-  const std::string embedding = std::string(names.embedding) + ".weight", head = std::string(names.head) + ".weight";
+  const std::string embedding = fmt::format("{}.weight", names.embedding), head = fmt::format("{}.weight", names.head);
   const int64_t hidden = base_->at(embedding).columns();
   if (rows.shape.size() != 2 || rows.columns() != hidden) {
     fail({.place = fmt::format("{}: tensor restore_embeddings", file->path().string()),

@@ -188,6 +188,7 @@ TEST_F(AdapterFolder, OfAnotherKindIsRefused) {
   expect_refused({{"peft_type", "IA3"}}, "peft_type");
   expect_refused({{"use_dora", true}}, "use_dora");
   expect_refused({{"bias", "all"}}, "bias");
+  expect_refused({{"alpha_pattern", {{"q_proj", 16}}}}, "alpha_pattern");
   expect_refused({{"base_model_name_or_path", (root_ / "nothing").string()}}, "nothing");
 }
 
