@@ -32,7 +32,6 @@ std::string text_of(const Needs& needs) {
     text += fmt::format(" [{} {}:{} {}:{} {} {} {} {}]", chunk, first.size(), first, next.size(), next, tail,
                         sinks.value_or(-1), norm, bare);
   }
-  for (const std::string& adapter : restorations) text += fmt::format(" {}:{}", adapter.size(), adapter);
   for (const auto& each : statistics) text += fmt::format(" {}:{} {}", each->id().size(), each->id(), each->width());
   return text;
 }
@@ -102,6 +101,8 @@ std::string PrefillFolder::key_of(std::span<const int32_t> tokens, const Needs& 
 
 Prefill PrefillFolder::read(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
                             std::shared_ptr<const ModelFacts> facts) const {
+  // An adapter's files may change.
+  if (!needs.restorations.empty()) return prefill(model, tokens, needs, kPrefillChunk, std::move(facts));
   const std::string key = key_of(tokens, needs);
   const fs::path file = folder_ / (key + std::string(kEnding));
   std::error_code ignored;
