@@ -105,14 +105,15 @@ int run(const Options& options) {
   const OpenedModel model = open_chosen(options.model);
   const experiment::InterruptGuard guard("answering what is under way; once more stops at once");
   Transformer transformer = load_weights(model, options.model);
-  models.open_helpers(transformer);
+  auto facts = facts_of(model, transformer, options.model);
+  models.open_helpers(transformer, facts->file);
   const serve::ModelText text{.tokenizer = *model.tokenizer,
                               .chat_template = model.chat_template,
                               .stop_tokens = stop_tokens(model),
                               .window = model.config.max_position,
                               .vocab_size = model.config.vocab_size};
   serve::ServerMetrics metrics;
-  serve::LiveEngine engine(transformer, facts_of(model, transformer, options.model),
+  serve::LiveEngine engine(transformer, std::move(facts),
                            {.batch = {.cache_bytes = options.cache_mib * kMebi,
                                       .pass_tokens = options.pass_tokens,
                                       .max_running = options.max_running},

@@ -47,14 +47,18 @@ DeviceSegment::DeviceSegment(const AttentionItem& item, DequantShared& shared, U
     : version_(item.stored->version()),
       shape_(item.from->shape()),
       needs_view_(item.gather != nullptr),
-      stored_(stored_in(shared, item)),
-      key_maps_(shared.maps.of(item.key_transform, HeadMaps::Use::queries, shape_.kv_heads, shape_.head_dim)),
-      value_maps_(shared.maps.of(item.value_transform, HeadMaps::Use::attended, shape_.kv_heads, shape_.head_dim)) {
-  const auto make = [&](const std::vector<DequantOp>& steps, Steps& to) {
+      stored_(stored_in(shared, item)) {
+  const bool stepped = !item.steps.empty();
+  const auto make = [&](const std::vector<DequantOp>& steps, const RowTransformPtr& last, Steps& to) {
     for (const DequantOp& step : steps) to.push_back(make_step(step, shape_.kv_heads, shape_.head_dim, shared));
+    if (stepped && last) to.push_back(make_step(UndoTransform{last}, shape_.kv_heads, shape_.head_dim, shared));
   };
-  make(item.steps.keys, keys_);
-  make(item.steps.values, values_);
+  make(item.steps.keys, item.key_transform, keys_);
+  make(item.steps.values, item.value_transform, values_);
+  if (!stepped) {
+    key_maps_ = shared.maps.of(item.key_transform, HeadMaps::Use::queries, shape_.kv_heads, shape_.head_dim);
+    value_maps_ = shared.maps.of(item.value_transform, HeadMaps::Use::attended, shape_.kv_heads, shape_.head_dim);
+  }
   follow(item, uploads);
 }
 
@@ -62,8 +66,11 @@ bool DeviceSegment::follow(const AttentionItem& item, UploadBatch& uploads) {
   const bool more = stored_->follow(item, uploads);
   const int64_t entries = item.runs.front().entries;
   if (entries == stepped_) return more;
-  for (size_t i = 0; i < keys_.size(); ++i) keys_[i]->follow(item.steps.keys[i], stepped_, entries, uploads);
-  for (size_t i = 0; i < values_.size(); ++i) values_[i]->follow(item.steps.values[i], stepped_, entries, uploads);
+  const auto follow_all = [&](const std::vector<DequantOp>& steps, const Steps& own) {
+    for (size_t i = 0; i < steps.size(); ++i) own[i]->follow(steps[i], stepped_, entries, uploads);
+  };
+  follow_all(item.steps.keys, keys_);
+  follow_all(item.steps.values, values_);
   stepped_ = entries;
   return true;
 }

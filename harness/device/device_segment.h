@@ -48,7 +48,8 @@ class DeviceSegment {
   /// [kv_heads] stored numbers, for attend_cuda(); until the next follow().
   [[nodiscard]] const std::vector<kernels::HeadRun>& runs() const { return stored_->runs(); }
   [[nodiscard]] DType dtype() const { return stored_->dtype(); }
-  /// Maps that queries take before they attend, and that attended values lose; null for none.
+  /// Maps that queries take before they attend, and that attended values lose; null for none. Entries with steps are
+  /// freed of theirs by the last one.
   [[nodiscard]] const HeadMaps* key_maps() const { return key_maps_.get(); }
   [[nodiscard]] const HeadMaps* value_maps() const { return value_maps_.get(); }
   [[nodiscard]] bool is_mapped() const { return key_maps_ != nullptr || value_maps_ != nullptr; }

@@ -1,6 +1,7 @@
 #pragma once
 // A checkpoint under a low-rank adapter as PEFT saves it: adapter_config.json and adapter_model.safetensors.
 
+#include <functional>
 #include <map>
 #include <string>
 

@@ -43,7 +43,7 @@ void ServedModels::add(const std::string& written, std::string method_json, std:
       {.name = name, .method_json = std::move(method_json), .method = std::move(method), .memory = std::move(memory)});
 }
 
-void ServedModels::open_helpers(Transformer& model) const {
+void ServedModels::open_helpers(Transformer& model, const std::string& file) const {
   for (const ServedModel& served : models_) {
     std::string path;
     if (const Reuser* reuser = served.method->reuser()) {
@@ -53,6 +53,7 @@ void ServedModels::open_helpers(Transformer& model) const {
       if (const auto* other = std::get_if<OtherCheckpoint>(&drafter)) path = other->path;
     }
     if (!path.empty()) (void)model.helper(path);
+    for (const std::string& adapter : served.method->needs().restorations) (void)model.helper(adapter, file);
   }
 }
 

@@ -36,9 +36,9 @@ class ServedModels {
   explicit ServedModels(std::string name, int64_t reuse_bytes = std::numeric_limits<int64_t>::max());
   /// Adds "NAME@written" for a method. Throws UserError for one that is there already and one that cannot be served.
   void add(const std::string& written, std::string method_json, std::unique_ptr<const Method> method);
-  /// Opens the checkpoints that methods use beside the model, so that no request waits for it. Throws UserError as
-  /// Transformer::helper() does.
-  void open_helpers(Transformer& model) const;
+  /// Opens the checkpoints that methods use beside the model, which was read from `file`, so that no request waits for
+  /// it. Throws UserError as Transformer::helper() does.
+  void open_helpers(Transformer& model, const std::string& file) const;
 
   /// Throws ApiError (404) naming the nearest.
   [[nodiscard]] const ServedModel& find(const std::string& name) const;

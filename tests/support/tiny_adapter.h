@@ -36,11 +36,11 @@ inline void write_tiny_adapter(const std::filesystem::path& folder, const std::f
   std::ofstream(folder / "adapter_config.json") << config;
   std::vector<std::vector<float>> numbers;
   std::vector<TensorToWrite> tensors;
-  for (const TensorInfo& info : llama_tensors(tiny_config())) {
-    if (info.name.find("_proj.") == std::string::npos) continue;
-    const std::string stem = info.name.substr(0, info.name.size() - std::string(".weight").size());
+  for (const auto& [name, shape] : llama_tensors(tiny_config())) {
+    if (name.find("_proj.") == std::string::npos) continue;
+    const std::string stem = name.substr(0, name.size() - std::string(".weight").size());
     for (const auto& [factor, rows, columns] :
-         {std::tuple{".lora_A.weight", kRank, info.columns()}, {".lora_B.weight", info.rows(), kRank}}) {
+         {std::tuple{".lora_A.weight", kRank, shape[1]}, {".lora_B.weight", shape[0], kRank}}) {
       numbers.push_back(drawn_numbers(stem + factor, rows * columns, 0.3));
       tensors.push_back({.name = "base_model.model." + stem + factor, .shape = {rows, columns}, .values = {}});
     }

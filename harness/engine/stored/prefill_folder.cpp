@@ -9,6 +9,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/home.h"
 #include "harness/engine/stored/stored_prefill.h"
 
 namespace kvarena {
@@ -18,6 +19,18 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = ".prefill";
 constexpr size_t kHashDigits = 64;
+
+/// An adapter's files, which may become others under its name.
+std::string state_of(const std::string& adapter) {
+  std::vector<std::string> files;
+  for (const fs::directory_entry& file : fs::directory_iterator(find_model(adapter))) {
+    if (!file.is_regular_file()) continue;
+    files.push_back(fmt::format("{} {} {}", file.path().string(), file.file_size(),
+                                file.last_write_time().time_since_epoch().count()));
+  }
+  std::ranges::sort(files);
+  return fmt::format("{}", fmt::join(files, "\n"));
+}
 
 /// All that is asked of a prefill. The binding has as many names as Needs has members, so that a new one is seen here.
 std::string text_of(const Needs& needs) {
@@ -32,6 +45,7 @@ std::string text_of(const Needs& needs) {
     text += fmt::format(" [{} {}:{} {}:{} {} {} {} {}]", chunk, first.size(), first, next.size(), next, tail,
                         sinks.value_or(-1), norm, bare);
   }
+  for (const std::string& adapter : restorations) text += fmt::format(" {{{}}}", state_of(adapter));
   for (const auto& each : statistics) text += fmt::format(" {}:{} {}", each->id().size(), each->id(), each->width());
   return text;
 }
@@ -101,8 +115,6 @@ std::string PrefillFolder::key_of(std::span<const int32_t> tokens, const Needs& 
 
 Prefill PrefillFolder::read(Transformer& model, std::span<const int32_t> tokens, const Needs& needs,
                             std::shared_ptr<const ModelFacts> facts) const {
-  // An adapter's files may change.
-  if (!needs.restorations.empty()) return prefill(model, tokens, needs, kPrefillChunk, std::move(facts));
   const std::string key = key_of(tokens, needs);
   const fs::path file = folder_ / (key + std::string(kEnding));
   std::error_code ignored;

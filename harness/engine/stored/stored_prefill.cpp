@@ -21,6 +21,7 @@ void for_numbers(Seen& seen, Each&& each) {
   each(seen.residual);
   for (auto& moments : seen.query_moments) each(moments.mean), each(moments.covariance);
   for (auto& scores : seen.reconstructions) each(scores.scores);
+  for (auto& restored : seen.restorations) each(restored.keys), each(restored.values);
   for (auto& statistic : seen.statistics) each(statistic.sums);
 }
 
@@ -42,6 +43,7 @@ void put_observations(CacheWriter& to, const LayerObservations& seen) {
   for (const QueryMoments& moments : seen.query_moments) to.put(moments.left_out), to.put(moments.count);
   to.put<int64_t>(std::ssize(seen.reconstructions));
   for (const ReconstructionScores& scores : seen.reconstructions) to.put(scores.prefix);
+  for (const RestoredEntries& restored : seen.restorations) to.put(restored.tokens);
   to.put<int64_t>(std::ssize(seen.statistics));
   for (const GatheredStatistic& statistic : seen.statistics) put_text(to, statistic.id), to.put(statistic.width);
   for_numbers(seen, [&](const auto& numbers) {
@@ -65,6 +67,8 @@ LayerObservations get_observations(CacheReader& from, const Needs& needs) {
                          fmt::format("{}", needs.reconstructions.size()));
   for (const Reconstruction& what : needs.reconstructions)
     seen.reconstructions.push_back({.of = what, .prefix = from.get<int64_t>(), .scores = {}});
+  for (const std::string& adapter : needs.restorations)
+    seen.restorations.push_back({.adapter = adapter, .tokens = from.get<int64_t>(), .keys = {}, .values = {}});
   seen.statistics.resize(static_cast<size_t>(from.get_count(2 * sizeof(int64_t))));
   for (GatheredStatistic& statistic : seen.statistics) {
     statistic.id = get_text(from);

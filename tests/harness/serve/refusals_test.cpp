@@ -102,8 +102,9 @@ TEST(ServeRefusals, AreRequestsBeyondTheQueue) {
 }
 
 TEST(ServeRefusals, AreAnswersThatTakeTooLong) {
-  const RunningServer server({}, {.engine = {.timeout_s = 0.1}, .http = {.port = 0, .limits = {.max_tokens = 100000}}});
-  const json error = server.post({{"model", "tiny"}, {"prompt", "x"}, {"max_tokens", 2000}}, "/v1/completions", 504);
+  const RunningServer server({{{"name", "rkv"}, {"tokens", 64}, {"decode_interval", 1}}},  // slow: scores at every step
+                             {.engine = {.timeout_s = 0.1}, .http = {.port = 0, .limits = {.max_tokens = 100000}}});
+  const json error = server.post({{"model", "tiny@0"}, {"prompt", "x"}, {"max_tokens", 2000}}, "/v1/completions", 504);
   EXPECT_EQ(error.at("error").at("type").get<std::string>(), "timeout_error");
   EXPECT_EQ(server.post({{"model", "tiny"}, {"prompt", "x"}, {"max_tokens", 1}}).at("choices").size(), 1U);
 }

@@ -40,7 +40,7 @@ class RunningServer {
     for (size_t i = 0; i < methods.size(); ++i) {
       models_.add(fmt::format("{}", i), methods[i].dump(), make_method(methods[i], "test"));
     }
-    models_.open_helpers(model_);
+    models_.open_helpers(model_, "");
     text_ = std::make_unique<ModelText>(ModelText{.tokenizer = *opened_.tokenizer,
                                                   .chat_template = chat_,
                                                   .stop_tokens = setup.stop_tokens,

@@ -22,7 +22,7 @@ TEST(CriticalKv, WeighsTheSecondHalfByTheOutput) {
             (List{0, 3}));
 }
 
-TEST(CriticalKv, KeepsWhatKvpressKeeps) { testing::expect_golden_entries("criticalkv", 3); }
+TEST(CriticalKv, KeepsWhatKvpressKeeps) { testing::expect_golden_entries("criticalkv", 6); }
 
 }  // namespace
 }  // namespace kvarena

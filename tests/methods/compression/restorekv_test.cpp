@@ -1,5 +1,6 @@
 // RestoreKV: what kvpress keeps beside its restoring tokens, and their entries (tests/golden/learned_kvpress.py).
 
+#include "harness/core/error.h"
 #include "tests/methods/compression/learned_golden.h"
 #include "tests/support/tiny_adapter.h"
 
@@ -67,7 +68,8 @@ TEST_F(RestoreKvGolden, TokensCountInTheBudget) {
   EXPECT_EQ(entries, 3 * 2 * 120 / 4);
 }
 
-TEST_F(RestoreKvGolden, AnotherModelsAdapterIsRefused) {
+TEST_F(RestoreKvGolden, AnAdapterWithoutTokensIsRefused) {
+  std::filesystem::remove_all(folder_ / "adapter");
   testing::write_tiny_adapter(folder_ / "adapter", folder_ / "base", 0);
   EXPECT_THROW((void)compressed(0.5), UserError);
 }
