@@ -593,7 +593,7 @@ def cases(prompt, keep, forced):
     yield ({"name": "simlayerkv", "threshold": threshold, "last": 2, "recent": 24},
            simlayerkv(prompt, threshold), None)
     if forced:  # the tiny model alone
-        shares = [1.25 if layer % 2 else 0.75 for layer in range(prompt.layers)]
+        shares = [0.75, 1.25, 1.0]
         yield ({"name": "knorm", "budget_rule": {"name": "layers", "shares": shares}},
                by_layer(prompt, KnormPress(), [keep * share for share in shares]), None)
         yield ({"name": "lagkv", "lag": 4, "cross_scoring": True, "prefill_chunk": 50},
