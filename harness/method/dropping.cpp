@@ -203,8 +203,9 @@ void DroppingMethod::start_remembering(LayerContext& layer, const LayerView& vie
 
 void DroppingMethod::compress_all(std::span<LayerContext> layers, std::span<const LayerObservations> seen) const {
   if (unlimited() || layers.empty()) return;
-  const double share =
-      std::max(1.0, share_of(layers.front()) - static_cast<double>(part_->added_entries(seen.front())));
+  double share = share_of(layers.front());
+  if (const int64_t added = part_->added_entries(seen.front()); added > 0)
+    share = std::max(1.0, share - static_cast<double>(added));
   // Layer by layer where the rule allows, so that beside the full cache no more than one layer's state is held.
   const size_t group = compresses_by_layer() ? 1 : layers.size();
   for (size_t first = 0; first < layers.size(); first += group) {
