@@ -56,7 +56,7 @@ class KeptEntriesOfSmolLm2 : public testing::SmolLm2F32 {
 
 TEST_F(KeptEntriesOfSmolLm2, AreThoseOfTheReferences) {
   const Comparison found = compare(golden("dropping_smollm2.json"), nullptr);
-  EXPECT_EQ(found.compared() + found.doubtful, 5 * 3 * 36 * 30);
+  EXPECT_EQ(found.compared() + found.doubtful, 5 * 3 * 37 * 30);
   EXPECT_GT(found.compared(), 9 * found.doubtful);
   // Thirty layers of float32 arithmetic in another order than the library's turn a near tie here and there: 6 layers of
   // some 16000 when this was written, at most 3 of them in one setting.
