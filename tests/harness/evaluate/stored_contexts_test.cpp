@@ -74,14 +74,22 @@ class StoredContexts : public ::testing::Test {
     return evaluate_stored_contexts(model_, task(), *set, methods);
   }
 
-  /// The policy's outcome over so many requests that a context is profiled anew before the last half of them, however
-  /// little of a shared machine profiling gets.
+  /// The policy's outcome over so many requests that a context is profiled anew before the last half of them, and one
+  /// of these is answered from what profiling led to, however little of a shared machine that gets, and however soon a
+  /// fast one has answered.
   SampleOutcome evaluate_until_profiled(const json& policy) {
     while (true) {
       SampleOutcome outcome = evaluate({policy})[0];
-      if (serving_.requests >= 16'000 || profiled_by_half(outcome)) return outcome;
+      if (serving_.requests >= 16'000 || (profiled_by_half(outcome) && recovers(outcome))) return outcome;
       serving_.requests *= 4;
     }
+  }
+  /// Whether an answer of the last half is like full KV's, which none is under the forms that profiling replaces.
+  static bool recovers(const SampleOutcome& outcome) {
+    const auto similarity = std::ranges::find(outcome.result.series, "answer_similarity", &results::Series::name);
+    if (similarity == outcome.result.series.end()) return true;
+    const auto half = similarity->values.begin() + std::ssize(similarity->values) / 2;
+    return std::any_of(half, similarity->values.end(), [](double value) { return value > 0.5; });
   }
   static bool profiled_by_half(const SampleOutcome& outcome) {
     const auto answered = std::ranges::find(outcome.result.series, "answered_ms", &results::Series::name);
