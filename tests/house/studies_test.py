@@ -19,12 +19,12 @@ if words[0] == "run":
     with open(root / "ran.jsonl", "a") as ran:
         ran.write(json.dumps(words) + "\\n")
     database = sqlite3.connect(words[words.index("--database") + 1])
-    for table in ("cells (cell_id, model, workload, method, state, superseded)", "runs (run_id, started_at, finished_at)",
+    for table in ("cells (cell_id, kind, model, workload, method, state, superseded)", "runs (run_id, started_at, finished_at)",
                   "samples (cell_id, sample_id PRIMARY KEY, prompt_sha256, prompt_tokens, output_tokens, finish_reason, active, prediction, run_id, wall_s)",
                   "sample_values (cell_id, sample_id, metric, value, clock, UNIQUE (sample_id, metric))",
                   "series (cell_id, sample_id, name, values_json, clock)"):
         database.execute("CREATE TABLE IF NOT EXISTS " + table)
-    database.execute("INSERT INTO cells SELECT 'c', 'm', 'w', 'full', 'done', 0 WHERE NOT EXISTS (SELECT 1 FROM cells)")
+    database.execute("INSERT INTO cells SELECT 'c', 'quality', 'm', 'w', 'full', 'done', 0 WHERE NOT EXISTS (SELECT 1 FROM cells)")
     database.execute("INSERT INTO runs SELECT COUNT(*), '2026-01-01T00:00:00Z', '2026-01-01T00:30:00Z' FROM runs")
     limit = int(words[words.index("--limit") + 1]) if "--limit" in words else 3
     for i in range(min(limit, 3)):
