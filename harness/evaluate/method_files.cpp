@@ -10,7 +10,7 @@
 #include "harness/engine/fitted_file.h"
 #include "harness/method/fitter.h"
 #include "harness/method/registry.h"
-#include "harness/model/checkpoint.h"
+#include "harness/model/open_model.h"
 
 namespace kvarena::evaluate {
 namespace {
@@ -118,7 +118,7 @@ FileSources file_sources(const experiment::ModelEntry& model, const fs::path& ho
   const fs::path file = model.file(home), models = home / "models";
   const bool there = fs::exists(file);
   return {.model = !there || fs::exists(models / model.name) ? model.name : file.string(),
-          .fingerprint = there ? fingerprint_of(*open_checkpoint(file)) : "",
+          .fingerprint = there ? fingerprint_of(*open_model(file).checkpoint) : "",
           .models = models,
           .fitted = {home / "fitted", project_fitted_folder()}};
 }

@@ -7,6 +7,8 @@
 
 #include "harness/core/files.h"
 #include "tests/harness/cli/check.h"
+#include "tests/harness/cli/tiny_model_folder.h"
+#include "tests/support/tiny_adapter.h"
 
 namespace kvarena::testing {
 namespace {
@@ -147,6 +149,20 @@ TEST(Run, AMethodWhoseSecondReadingDoesNotFitTheWindowCostsItsOwnCell) {
   EXPECT_TRUE(contains(finished.out, "1 cells failed")) << finished.out;
   EXPECT_TRUE(contains(finished.err, "kvzip keep=0.5: failed: sample")) << finished.err;
   EXPECT_TRUE(contains(finished.err, "the model's window")) << finished.err;
+}
+
+TEST(Run, AnAdapterIsAModel) {
+  const ScratchFolder scratch;
+  const TinyModelFolder base(4096);
+  const std::string adapter = scratch / "adapter";
+  write_tiny_adapter(adapter, scratch / "unused", 0, {{"base_model_name_or_path", base.path()}});
+  const fs::path config = write_config(scratch, R"({
+    "name": "small", "models": ["smollm2-135m"], "workloads": [{"name": "needle", "words": [20], "samples": 1}],
+    "methods": ["full", {"name": "snapkv", "keep": 0.5}], "engine": {"max_new_tokens": 2, "noise_floor": 0}})");
+  const Finished finished =
+      run_kvarena({"run", config.string(), "--model", adapter, "--quiet"}, {.folder = scratch.path()});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(contains(finished.out, "2 evaluated")) << finished.out;
 }
 
 TEST(Run, AWorkloadOfOneSampleIsJudgedWhole) {
