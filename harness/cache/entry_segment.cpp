@@ -463,13 +463,8 @@ std::unique_ptr<Segment> EntrySegment::clone(const LedgerPtr& ledger) const {
 
 std::unique_ptr<EntrySegment> EntrySegment::front(int64_t count, const LedgerPtr& ledger) const {
   KVARENA_ASSERT(!ragged_ && score_width_ == 0 && count <= entries(0), "not a dense front");
-  auto copy = std::make_unique<EntrySegment>(shape(), ledger);
-  for (int64_t h = 0; h < shape().kv_heads; ++h) {
-    copy->heads_[h].keys = heads_[h].keys.clone(ledger);
-    copy->heads_[h].values = heads_[h].values.clone(ledger);
-    copy->heads_[h].entries = count;
-  }
-  copy->first_position_ = first_position_;
+  std::unique_ptr<EntrySegment> copy(static_cast<EntrySegment*>(clone(ledger).release()));
+  for (Head& head : copy->heads_) head.entries = count;
   return copy;
 }
 
