@@ -26,40 +26,32 @@ namespace kvarena::testing {
 
 using nlohmann::json;
 
+/// A folder of this process that `write` fills, and that goes with it.
+struct ProcessFolder {
+  template <class Write>
+  ProcessFolder(const std::string& name, const Write& write)
+      : path((std::filesystem::temp_directory_path() / (name + "-" + std::to_string(::getpid()))).string()) {
+    write(path);
+  }
+  ~ProcessFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  ProcessFolder(const ProcessFolder&) = delete;
+  ProcessFolder& operator=(const ProcessFolder&) = delete;
+  const std::string path;
+};
+
 /// A checkpoint on disk for methods that draft with one: another model than the target, of its vocabulary.
 inline const std::string& drafting_model() {
-  static const struct Folder {
-    Folder() {
-      path = (std::filesystem::temp_directory_path() / ("kvarena-drafter-" + std::to_string(::getpid()))).string();
-      write_tiny_model(path, 2);
-    }
-    ~Folder() {
-      std::error_code ignored;
-      std::filesystem::remove_all(path, ignored);
-    }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    std::string path;
-  } folder;
+  static const ProcessFolder folder("kvarena-drafter", [](const std::string& path) { write_tiny_model(path, 2); });
   return folder.path;
 }
 
 /// An adapter of the tiny model whose tokens restore.
 inline const std::string& restoring_adapter() {
-  static const struct Folder {
-    Folder() {
-      const auto root = std::filesystem::temp_directory_path() / ("kvarena-adapter-" + std::to_string(::getpid()));
-      path = (root / "adapter").string();
-      write_tiny_adapter(path, root / "base", 4);
-    }
-    ~Folder() {
-      std::error_code ignored;
-      std::filesystem::remove_all(std::filesystem::path(path).parent_path(), ignored);
-    }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-    std::string path;
-  } folder;
+  static const ProcessFolder folder("kvarena-adapter",
+                                    [](const std::string& path) { write_tiny_adapter(path, path + "/base", 4); });
   return folder.path;
 }
 

@@ -5,20 +5,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "harness/core/random.h"
 #include "harness/model/safetensors.h"
+#include "tests/support/random_entries.h"
 #include "tests/support/tiny_model_files.h"
 
 namespace kvarena::testing {
-
-/// Uniform in [-scale, scale).
-inline std::vector<float> drawn_numbers(const std::string& purpose, int64_t count, double scale) {
-  const RandomStream stream(1, purpose);
-  std::vector<float> values;
-  for (int64_t i = 0; i < count; ++i)
-    values.push_back(static_cast<float>(scale * (2 * stream.uniform(static_cast<uint64_t>(i)) - 1)));
-  return values;
-}
 
 /// Writes the adapter of every projection of tiny_model(1), whose folder `base` becomes, and `tokens` rows that
 /// restore; none: the adapter alone. `changed` overrides keys of adapter_config.json.

@@ -15,6 +15,7 @@
 #include "harness/engine/session/observe.h"
 #include "harness/method/registry.h"
 #include "tests/support/golden.h"
+#include "tests/support/random_entries.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena::testing {
@@ -93,13 +94,10 @@ class LearnedGolden : public ::testing::Test {
 
 /// drawn() of the script: uniform in [-scale, scale) around `middle`.
 inline FittedTensor draw(const std::string& purpose, std::vector<int64_t> shape, double scale, float middle = 0) {
-  const RandomStream stream(1, purpose);
   FittedTensor tensor{.shape = std::move(shape), .values = {}};
   int64_t count = 1;
   for (const int64_t size : tensor.shape) count *= size;
-  for (int64_t i = 0; i < count; ++i) {
-    tensor.values.push_back(static_cast<float>(scale * (2 * stream.uniform(static_cast<uint64_t>(i)) - 1)) + middle);
-  }
+  for (const float number : drawn_numbers(purpose, count, scale)) tensor.values.push_back(number + middle);
   return tensor;
 }
 
