@@ -6,14 +6,16 @@
 
 namespace kvarena {
 
-CacheCheckpoint::CacheCheckpoint(KvCache& cache)
-    : cache_(&cache), length_(cache.length), index_(clone_index(cache.index, cache.ledger)) {
+CacheCheckpoint::CacheCheckpoint(KvCache& cache) : CacheCheckpoint(cache, cache.ledger) {}
+
+CacheCheckpoint::CacheCheckpoint(KvCache& cache, LedgerPtr own)
+    : cache_(&cache), ledger_(std::move(own)), length_(cache.length), index_(clone_index(cache.index, ledger_)) {
   for (LayerCache& layer : cache.layers) {
-    Layer& own = layers_.emplace_back();
-    own.index = clone_index(layer.index, cache.ledger);
+    Layer& marked = layers_.emplace_back();
+    marked.index = clone_index(layer.index, ledger_);
     for (const auto& segment : layer.segments()) {
-      segment->mark();
-      own.segments.push_back(segment.get());
+      segment->mark(ledger_);
+      marked.segments.push_back(segment.get());
     }
   }
 }
@@ -27,13 +29,16 @@ CacheCheckpoint::~CacheCheckpoint() {
 
 void CacheCheckpoint::rewind() {
   KVARENA_ASSERT(cache_ != nullptr, "a cache goes back once");
+  const auto counted_again = [this](std::unique_ptr<LayerIndex> index) {
+    return ledger_ == cache_->ledger ? std::move(index) : clone_index(index, cache_->ledger);
+  };
   for (size_t i = 0; i < layers_.size(); ++i) {
     LayerCache& layer = cache_->layers[i];
     layer.keep_segments(layers_[i].segments);
     for (const auto& segment : layer.segments()) segment->rewind();
-    layer.index = std::move(layers_[i].index);
+    layer.index = counted_again(std::move(layers_[i].index));
   }
-  cache_->index = std::move(index_);
+  cache_->index = counted_again(std::move(index_));
   cache_->length = length_;
   cache_ = nullptr;
 }

@@ -13,7 +13,10 @@ namespace kvarena {
 /// (KvCache::hold_states()). At most one of a cache at a time; the cache must outlive it, where it is.
 class CacheCheckpoint {
  public:
+  /// Counts what it holds back and copies in the cache's ledger.
   explicit CacheCheckpoint(KvCache& cache);
+  /// Counts them in a ledger of its own: the cache's goes on as if there were no checkpoint.
+  CacheCheckpoint(KvCache& cache, LedgerPtr own);
   ~CacheCheckpoint();
   CacheCheckpoint(const CacheCheckpoint&) = delete;
   CacheCheckpoint& operator=(const CacheCheckpoint&) = delete;
@@ -30,6 +33,7 @@ class CacheCheckpoint {
   };
 
   KvCache* cache_;  // null after rewind()
+  LedgerPtr ledger_;
   int64_t length_;
   std::vector<Layer> layers_;
   std::unique_ptr<LayerIndex> index_;

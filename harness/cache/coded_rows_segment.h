@@ -45,7 +45,7 @@ class CodedRowsSegment final : public PackedSegment {
   [[nodiscard]] int64_t bytes() const override { return codes_->bytes() + positions_.bytes(); }
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
-  void mark() override { marked_ = entries(0); }
+  void mark(const LedgerPtr& /*held*/) override { marked_ = entries(0); }
   void rewind() override;
 
  private:

@@ -98,14 +98,14 @@ void DequantizingSegment::plan(const LayerQueries& queries, AttentionPlan& to) c
   if (!item.value_transform) item.value_transform = take_last_transform(item.steps.values);
 }
 
-void DequantizingSegment::mark() {
-  codes_->mark();
-  mark_ = Mark{.side_data = side_data_->clone(ledger_), .entries = entries(0)};
+void DequantizingSegment::mark(const LedgerPtr& held) {
+  codes_->mark(held);
+  mark_ = Mark{.side_data = side_data_->clone(held), .entries = entries(0)};
 }
 
 void DequantizingSegment::rewind() {
   codes_->rewind();
-  side_data_ = std::move(mark_.value().side_data);
+  side_data_ = mark_.value().side_data->clone(ledger_);
   positions_.truncate(mark_->entries);
   mark_.reset();
   change_version();

@@ -71,7 +71,7 @@ class DequantizingSegment final : public PackedSegment, public Storable {
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
   /// Side data are held back as a copy.
-  void mark() override;
+  void mark(const LedgerPtr& held) override;
   void rewind() override;
   void unmark() override;
   /// Needs side data that are StorableSideData.

@@ -468,8 +468,8 @@ std::unique_ptr<EntrySegment> EntrySegment::front(int64_t count, const LedgerPtr
   return copy;
 }
 
-void EntrySegment::mark() {
-  mark_ = std::make_unique<Mark>(shape(), ledger_);
+void EntrySegment::mark(const LedgerPtr& held) {
+  mark_ = std::make_unique<Mark>(shape(), held);
   mark_->first_position = first_position_;
   mark_->ragged = ragged_;
   mark_->score_width = score_width_;
@@ -477,15 +477,15 @@ void EntrySegment::mark() {
     const Head& head = heads_[h];
     mark_->heads.push_back({.entries = head.entries,
                             .last = head.entries > 0 ? position(h, head.entries - 1) : -1,
-                            .positions = LedgerVector<int32_t>(LedgerAllocator<int32_t>(ledger_)),
-                            .scores = {head.scores.begin(), head.scores.end(), LedgerAllocator<float>(ledger_)}});
+                            .positions = LedgerVector<int32_t>(LedgerAllocator<int32_t>(held)),
+                            .scores = {head.scores.begin(), head.scores.end(), LedgerAllocator<float>(held)}});
   }
 }
 
 void EntrySegment::unmark() { mark_.reset(); }
 
 void EntrySegment::hold_all() {
-  if (mark_ && !mark_->whole) mark_->whole = clone(ledger_);
+  if (mark_ && !mark_->whole) mark_->whole = clone(mark_->lost.ledger_);
 }
 
 void EntrySegment::hold(int64_t kv_head, int64_t entry) {
@@ -543,10 +543,11 @@ void EntrySegment::rewind() {
   KVARENA_ASSERT(mark != nullptr, "a segment goes back to where it was marked");
   bool anew = ragged_ || mark->whole;
   if (mark->whole) {
-    auto& whole = static_cast<EntrySegment&>(*mark->whole);
-    heads_ = std::move(whole.heads_);
-    ragged_ = whole.ragged_;
-    first_position_ = whole.first_position_;
+    const std::unique_ptr<Segment> whole = mark->whole->clone(ledger_);
+    auto& then = static_cast<EntrySegment&>(*whole);
+    heads_ = std::move(then.heads_);
+    ragged_ = then.ragged_;
+    first_position_ = then.first_position_;
   }
   for (int64_t h = 0; h < shape().kv_heads; ++h) {
     Mark::Head& then = mark->heads[h];

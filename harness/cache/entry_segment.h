@@ -105,7 +105,7 @@ class EntrySegment final : public Segment {
   void own();
   /// Held back are entries that leave one by one or are overwritten, and all remembered numbers; of entries that change
   /// all together, a copy.
-  void mark() override;
+  void mark(const LedgerPtr& held) override;
   void rewind() override;
   void unmark() override;
 

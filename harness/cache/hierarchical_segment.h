@@ -31,7 +31,7 @@ class HierarchicalSegment final : public PackedSegment {
   /// The upper plane, to which the lower one is added.
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
-  void mark() override { upper_->mark(); }
+  void mark(const LedgerPtr& held) override { upper_->mark(held); }
   void rewind() override {
     upper_->rewind();
     change_version();

@@ -84,7 +84,7 @@ class LatentSegment final : public PackedSegment {
   [[nodiscard]] int64_t bytes() const override;
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
-  void mark() override { marked_ = entries(0); }
+  void mark(const LedgerPtr& /*held*/) override { marked_ = entries(0); }
   void rewind() override;
 
  private:

@@ -101,7 +101,7 @@ class MergedSegment final : public Segment {
     return std::make_unique<MergedSegment>(pair_->copy_in(ledger), upper_);
   }
   /// The pair is the lower layer's.
-  void mark() override {
+  void mark(const LedgerPtr& /*held*/) override {
     if (!upper_) pair_->mark();
   }
   void rewind() override {

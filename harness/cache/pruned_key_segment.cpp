@@ -86,7 +86,7 @@ void PrunedKeySegment::append_positions(Head& head, const EntrySegment& from, in
   head.positions.insert(head.positions.end(), positions.begin(), positions.begin() + count);
 }
 
-void PrunedKeySegment::mark() {
+void PrunedKeySegment::mark(const LedgerPtr& /*held*/) {
   for (Head& head : heads_) head.marked = head.entries;
 }
 

@@ -27,7 +27,7 @@ class PrunedKeySegment final : public Segment {
   [[nodiscard]] int64_t bytes() const override;
   void plan(const LayerQueries& queries, AttentionPlan& to) const override;
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
-  void mark() override;
+  void mark(const LedgerPtr& held) override;
   void rewind() override;
 
  private:

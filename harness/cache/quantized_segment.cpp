@@ -129,7 +129,7 @@ void QuantizedSegment::pack_values(int64_t n) {
   if (n == 0) return;
   const int64_t d = shape().head_dim;
   if (mark_ && mark_->recent_values.empty() && mark_->entries > mark_->packed_values) {
-    for (const Head& head : heads_) mark_->recent_values.push_back(head.recent_values.clone(ledger_));
+    for (const Head& head : heads_) mark_->recent_values.push_back(head.recent_values.clone(mark_->ledger));
   }
   const int64_t left = unpacked_values() - n;
   std::vector<float> values(static_cast<size_t>(n * d));
@@ -198,8 +198,12 @@ void QuantizedSegment::read_range(int64_t kv_head, int64_t first, int64_t count,
   kernels::decode_rows(view(head.values, CellKind::values), first, count, values, shape().head_dim);
 }
 
-void QuantizedSegment::mark() {
-  mark_ = Mark{.entries = entries_, .packed_values = packed_values_, .contiguous = contiguous_, .recent_values = {}};
+void QuantizedSegment::mark(const LedgerPtr& held) {
+  mark_ = Mark{.ledger = held,
+               .entries = entries_,
+               .packed_values = packed_values_,
+               .contiguous = contiguous_,
+               .recent_values = {}};
 }
 
 void QuantizedSegment::rewind() {

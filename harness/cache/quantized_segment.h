@@ -54,7 +54,7 @@ class QuantizedSegment final : public PackedSegment, public Storable {
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
   /// Codes of entries that joined stay where they are, for others to be written over them; held back are the values
   /// that were in 16 bits.
-  void mark() override;
+  void mark(const LedgerPtr& held) override;
   void rewind() override;
   void unmark() override { mark_.reset(); }
   void save(CacheWriter& to) const override;
@@ -77,6 +77,7 @@ class QuantizedSegment final : public PackedSegment, public Storable {
   };
 
   struct Mark {
+    LedgerPtr ledger;  // of what is held back
     int64_t entries = 0;
     int64_t packed_values = 0;
     bool contiguous = true;

@@ -82,9 +82,9 @@ class Segment {
   /// decoded.
   void read(int64_t kv_head, float* keys, float* values) const;
 
-  /// Holds back what rewind() needs from here on: entries that leave or change, not those that join. Nothing, of a
-  /// segment that stays as it is while a request decodes. Clones hold nothing back.
-  virtual void mark() {}
+  /// Holds back what rewind() needs from here on, counted in `held`: entries that leave or change, not those that join.
+  /// Nothing, of a segment that stays as it is while a request decodes. Clones hold nothing back.
+  virtual void mark(const LedgerPtr& /*held*/) {}
   /// Returns to the content at mark(), which is over then.
   virtual void rewind() {}
   /// Ends what mark() began.

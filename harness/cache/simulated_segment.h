@@ -29,7 +29,7 @@ class SimulatedSegment final : public PackedSegment {
   [[nodiscard]] int64_t bytes() const override { return counted_; }
   void plan(const LayerQueries& queries, AttentionPlan& to) const override { decoded_->plan(queries, to); }
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
-  void mark() override { decoded_->mark(); }
+  void mark(const LedgerPtr& held) override { decoded_->mark(held); }
   void rewind() override;
   void unmark() override { decoded_->unmark(); }
 

@@ -13,6 +13,9 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt) {
   SessionOptions options = session_options(request);
   options.forced = candidate.forced;
   options.on_logits = candidate.on_logits;
+  options.meter = candidate.meter.get();
+  if (candidate.repeats && candidate.session && candidate.session->answer_again(options)) return;
+  options.repeats = candidate.repeats && !candidate.session;
   candidate.session.reset();  // its passes read the meter
   const bool metered = request.selections || (request.retrievals && candidate.retrieves);
   candidate.meter = metered ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;
@@ -51,6 +54,7 @@ void run_candidates(Transformer& model, const Prefill& prompt, std::vector<Candi
     for (Candidate* candidate : candidates) candidate->failure = candidate->session->failure;
   } catch (...) {
     for (Candidate* candidate : candidates) {
+      candidate->session.reset();  // which may have thrown in a pass
       candidate->failure = failure_of([&] {
         start(*candidate, model, prompt);
         run_together(model, std::array{candidate->session.get()});

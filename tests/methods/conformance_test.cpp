@@ -7,6 +7,7 @@
 #include "harness/core/error.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/read_by_layers.h"
+#include "harness/engine/session/selection_meter.h"
 #include "harness/engine/session/session.h"
 #include "harness/engine/stored/stored_prefill.h"
 #include "harness/method/registry.h"
@@ -285,6 +286,43 @@ TEST_P(Conformance, AnswersEachQuestionAboutOneCompressedContextAsIfItWereTheOnl
     EXPECT_EQ(session->activity.tokens_reused, alone.activity.tokens_reused);
   }
   EXPECT_EQ(context.compressed->by_method.size(), compressed) << "a later question was compressed for";
+}
+
+TEST_P(Conformance, AnswersAgainFromWhereItsAnswerBeganWithoutCountingThat) {
+  const auto method = make_method(active_settings(entry()), "test");
+  const Prefill context = prompt(330, 21);
+  for (const std::vector<int32_t>& question : {testing::tiny_prompt(31, 77), std::vector<int32_t>{}}) {
+    SelectionMeter meter(context.cache), other_meter(context.cache), forced_meter(context.cache);
+    testing::Logits logits;
+    const auto session =
+        testing::start_noted(model_, context, *method, logits,
+                             {.stop = {.max_new_tokens = 24}, .question = question, .meter = &meter, .repeats = true});
+    Session* const one[] = {session.get()};
+    run_together(model_, one);
+    const Decoded once = testing::decode(model_, context, *method, 24, {.question = question, .meter = &other_meter});
+    EXPECT_EQ(session->tokens, once.tokens);
+    EXPECT_EQ(logits, once.logits);
+    EXPECT_EQ(session->resident_bytes, once.resident_bytes);
+    EXPECT_EQ(session->peak_host_bytes, once.peak_host_bytes);
+    EXPECT_TRUE(session->tier_bytes == once.tier_bytes);
+
+    logits.clear();
+    SessionOptions forced{.forced = testing::tiny_prompt(24, 5), .question = question, .meter = &meter};
+    forced.on_logits = [&](int64_t, std::span<const float> row) { logits.emplace_back(row.begin(), row.end()); };
+    const bool can = method->verifier() == nullptr && !method->looks_ahead() && method->cannot_draft().empty();
+    const bool again = session->answer_again(forced);
+    if (session->activity.traffic.offloaded_bytes == 0) {
+      ASSERT_EQ(again, can);
+    }
+    if (!again) continue;
+    run_together(model_, one);
+    forced.meter = &forced_meter;
+    const Decoded alone = testing::decode(model_, context, *method, 24, forced);
+    EXPECT_EQ(session->tokens, alone.tokens);
+    EXPECT_EQ(logits, alone.logits);
+    EXPECT_EQ(meter.layer_hit_rates(), forced_meter.layer_hit_rates());
+    EXPECT_FALSE(session->answer_again(forced)) << "it goes back once";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, Conformance, ::testing::ValuesIn(testing::method_names()),

@@ -7,6 +7,13 @@ namespace kvarena {
 Emitter::Emitter(SessionOptions options, int64_t prompt_tokens)
     : options_(std::move(options)), prompt_tokens_(prompt_tokens + static_cast<int64_t>(options_.question.size())) {}
 
+Emitter Emitter::answering_again(SessionOptions options) const {
+  Emitter again = *this;
+  again.options_ = std::move(options);
+  again.asked_ = again.options_.question.size();
+  return again;
+}
+
 int64_t Emitter::remaining(const Session& session) const {
   return options_.most_tokens() - static_cast<int64_t>(session.tokens.size());
 }

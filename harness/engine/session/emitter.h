@@ -15,6 +15,8 @@ class Emitter {
   [[nodiscard]] std::span<const int32_t> unasked() const { return std::span(options_.question).subspan(asked_); }
   /// Notes that the next `count` of them were fed.
   void ask(size_t count) { asked_ += count; }
+  /// One of other options for the same prompt and question, which was fed.
+  [[nodiscard]] Emitter answering_again(SessionOptions options) const;
 
   /// Reports the logits, chooses the token, appends it to `session.tokens` and sets `session.finish` when it ends.
   /// With a draft the token is chosen by rejection sampling against it (harness/model/sampling.h).

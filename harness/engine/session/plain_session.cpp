@@ -18,6 +18,7 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
       piece_(method.reach() == HookAccess::nothing && options.meter == nullptr ? kPrefillChunk : 1),
       hooks_(method, activity, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
       watched_(options.meter != nullptr ? &options.meter->watch(hooks_) : &hooks_),
+      repeats_(options.repeats && method.cannot_draft().empty()),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
   tell_results(method, state_.cache, emitter_.options().results);
   compress_seconds = state_.seconds;
@@ -32,7 +33,36 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
   bits_per_number = packed.bits_per_number();
   simulated_bytes = packed.simulated;
   traffic_so_far_ = activity.traffic;
-  if (emitter_.unasked().empty()) emitter_.emit(*this, state_.logits);
+  if (!emitter_.unasked().empty()) return;
+  emitter_.emit(*this, state_.logits);
+  note_beginning(state_.logits);
+}
+
+PlainSession::Beginning::Beginning(KvCache& cache, std::span<const float> first, const SelectionMeter* meter)
+    : checkpoint(cache, ledger), logits(first.begin(), first.end()) {
+  for (const RecurrentState& state : cache.states) states.push_back(state.clone(ledger));
+  if (meter != nullptr) measured = meter->measured();
+}
+
+void PlainSession::note_beginning(std::span<const float> first) {
+  const bool moved = activity.traffic.offloaded_bytes > 0;  // copying other tiers' entries costs more than reading anew
+  if (repeats_ && !moved) beginning_.emplace(state_.cache, first, emitter_.options().meter);
+}
+
+bool PlainSession::answer_again(SessionOptions options) {
+  if (!beginning_) return false;
+  KvCache& cache = state_.cache;
+  beginning_->checkpoint.rewind();
+  cache.states.clear();
+  for (const RecurrentState& state : beginning_->states) cache.states.push_back(state.clone(cache.ledger));
+  if (beginning_->measured) emitter_.options().meter->go_back(std::move(*beginning_->measured));
+  const std::vector<float> first = std::move(beginning_->logits);
+  beginning_.reset();
+  tokens.clear();
+  finish = FinishReason::running;
+  emitter_ = emitter_.answering_again(std::move(options));
+  emitter_.emit(*this, first);
+  return true;
 }
 
 SequencePass PlainSession::next_pass() {
@@ -69,8 +99,10 @@ void PlainSession::hold_at_most(int64_t bytes) {
 }
 
 void PlainSession::consume(std::span<const float> logits) {
+  const bool first = tokens.empty();
   if (emitter_.unasked().empty()) emitter_.emit(*this, logits);
   note_pass(*this, state_.cache, traffic_so_far_);
+  if (first && !tokens.empty()) note_beginning(logits);
 }
 
 }  // namespace kvarena

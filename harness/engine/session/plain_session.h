@@ -1,9 +1,11 @@
 #pragma once
 // Decoding one token a pass on the method's cache.
 
+#include "harness/cache/checkpoint.h"
 #include "harness/engine/session/compressed_cache.h"
 #include "harness/engine/session/emitter.h"
 #include "harness/engine/session/observe.h"
+#include "harness/engine/session/selection_meter.h"
 #include "harness/engine/session/session.h"
 
 namespace kvarena {
@@ -16,6 +18,7 @@ class PlainSession final : public Session {
   void consume(std::span<const float> logits) override;
   [[nodiscard]] int64_t held_bytes() const override { return state_.cache.bytes(); }
   void stop_sharing() override { state_.cache.own_tails(); }
+  [[nodiscard]] bool answer_again(SessionOptions options) override;
   /// Bytes of the device that its cache needs at least with so many tokens; absent where none of it can leave.
   [[nodiscard]] std::optional<int64_t> least_bytes(int64_t tokens) const;
   /// Has the cache give up room, where it can, until the next pass may take at most so many bytes of the device. Before
@@ -23,13 +26,28 @@ class PlainSession final : public Session {
   void hold_at_most(int64_t bytes);
 
  private:
+  /// Where the answer began.
+  struct Beginning {
+    Beginning(KvCache& cache, std::span<const float> first, const SelectionMeter* meter);
+
+    LedgerPtr ledger = std::make_shared<MemoryLedger>();
+    CacheCheckpoint checkpoint;
+    std::vector<RecurrentState> states;
+    std::vector<float> logits;
+    std::optional<SelectionMeter::Measured> measured;
+  };
+  /// Holds back what answer_again() needs, where that is wanted and can be. `first`: the first token's logits.
+  void note_beginning(std::span<const float> first);
+
   PromptState state_;
   std::shared_ptr<const ModelFacts> model_facts_;
   size_t piece_;  // tokens of the question in a pass
   MethodHooks hooks_;
   AttentionHooks* watched_;  // hooks_, under a meter where one measures
+  bool repeats_;
   Emitter emitter_;
   Traffic traffic_so_far_;
+  std::optional<Beginning> beginning_;  // of an answer that may be repeated
 };
 
 }  // namespace kvarena

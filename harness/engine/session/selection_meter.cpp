@@ -58,7 +58,9 @@ double mean_length(const std::vector<std::vector<int32_t>>& lists) {
 
 }  // namespace
 
-SelectionMeter::SelectionMeter(const KvCache& prompt) : last_(prompt.layers.size()), layer_sums_(prompt.layers.size()) {
+SelectionMeter::SelectionMeter(const KvCache& prompt) {
+  so_far_.last.resize(prompt.layers.size());
+  so_far_.layer_sums.resize(prompt.layers.size());
   for (const LayerCache& layer : prompt.layers) full_.push_back(growing_copy(layer, ledger_));
 }
 
@@ -120,13 +122,13 @@ double SelectionMeter::covered(int64_t layer, const LayerQueries& first, const L
 
 void SelectionMeter::note_selection(int64_t layer, const LayerShape& shape, Lists now, int64_t position) {
   const int64_t entry_bytes = shape.entry_bytes() / shape.kv_heads;
-  Lists& before = last_[layer];
+  Lists& before = so_far_.last[layer];
   if (!now.empty()) {
-    selected_ = true;
+    so_far_.selected = true;
     now = by_kv_head(now, shape);
     for (auto& list : now) std::erase_if(list, [&](int32_t entry) { return entry >= position; });
   }
-  const bool first = steps_.empty();
+  const bool first = so_far_.steps.empty();
   for (int64_t head = 0; head < shape.kv_heads; ++head) {
     const int64_t there = full_[layer].entries(0) - 1;
     const int64_t wanted = now.empty() ? there : static_cast<int64_t>(now[head].size());
@@ -158,7 +160,7 @@ void SelectionMeter::before_attention(int64_t layer, LayerCache& cache, const La
     overlaps_ = 0;
   }
   step_.hit_rate += hit;
-  layer_sums_[layer] += hit;
+  so_far_.layer_sums[layer] += hit;
   const bool all = lists.empty() || overlays(plan);
   step_.attended += all ? static_cast<double>(full_[layer].entries(0)) : mean_length(by_kv_head(lists, cache.shape()));
   // Entries that were dropped are not there to be loaded: only a view selects.
@@ -173,12 +175,12 @@ void SelectionMeter::after_attention(int64_t layer, LayerCache& cache, const Lay
   step_.attended /= static_cast<double>(full_.size());
   step_.overlap =
       overlaps_ > 0 ? step_.overlap / static_cast<double>(overlaps_) : std::numeric_limits<double>::quiet_NaN();
-  steps_.push_back(step_);
+  so_far_.steps.push_back(step_);
 }
 
 std::vector<double> SelectionMeter::layer_hit_rates() const {
-  std::vector<double> means = layer_sums_;
-  for (double& mean : means) mean /= static_cast<double>(std::max<size_t>(1, steps_.size()));
+  std::vector<double> means = so_far_.layer_sums;
+  for (double& mean : means) mean /= static_cast<double>(std::max<size_t>(1, so_far_.steps.size()));
   return means;
 }
 

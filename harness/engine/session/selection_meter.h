@@ -30,6 +30,8 @@ struct SelectionStep {
 /// layer that attends to everything loads nothing, unless it selected a step before.
 class SelectionMeter final : public ForwardingHooks {
  public:
+  using Lists = std::vector<std::vector<int32_t>>;  // ascending positions
+
   /// `prompt`: the full cache of the prompt.
   explicit SelectionMeter(const KvCache& prompt);
   /// Stands before a method's hooks, which must outlive the passes, and returns the hooks of these passes. Called once,
@@ -39,6 +41,17 @@ class SelectionMeter final : public ForwardingHooks {
     return *this;
   }
 
+  /// What was measured so far.
+  struct Measured {
+    std::vector<Lists> last;         // [layers][kv_heads], empty where everything was attended
+    std::vector<double> layer_sums;  // [layers], of hit rates over steps
+    std::vector<SelectionStep> steps;
+    bool selected = false;
+  };
+  [[nodiscard]] const Measured& measured() const { return so_far_; }
+  /// Forgets what was measured since: the next pass is of an earlier position.
+  void go_back(Measured then) { so_far_ = std::move(then); }
+
   /// `count` tokens joined the request outside the passes that are watched: their entries are those of `full` from
   /// position `before` on.
   void follow(const KvCache& full, int64_t before, int64_t count);
@@ -47,15 +60,13 @@ class SelectionMeter final : public ForwardingHooks {
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override;
 
-  [[nodiscard]] const std::vector<SelectionStep>& steps() const { return steps_; }
+  [[nodiscard]] const std::vector<SelectionStep>& steps() const { return so_far_.steps; }
   /// Whether any layer selected at any step.
-  [[nodiscard]] bool selected() const { return selected_; }
+  [[nodiscard]] bool selected() const { return so_far_.selected; }
   /// Share of exact attention a layer covered, mean over steps and query heads.
   [[nodiscard]] std::vector<double> layer_hit_rates() const;
 
  private:
-  using Lists = std::vector<std::vector<int32_t>>;  // ascending positions
-
   /// Attended positions of every query head; empty when nothing is left out.
   [[nodiscard]] static Lists attended(const LayerCache& cache, const AttentionPlan& plan, int64_t all);
   [[nodiscard]] double covered(int64_t layer, const LayerQueries& first, const Lists& attended);
@@ -64,12 +75,9 @@ class SelectionMeter final : public ForwardingHooks {
 
   LedgerPtr ledger_ = std::make_shared<MemoryLedger>();  // the meter's memory is not the request's
   std::vector<LayerCache> full_;                         // [layers]
-  std::vector<Lists> last_;                              // [layers][kv_heads], empty where everything was attended
-  std::vector<double> layer_sums_;                       // [layers], of hit rates over steps
-  std::vector<SelectionStep> steps_;
+  Measured so_far_;
   SelectionStep step_;    // in work, sums over layers and heads
   int64_t overlaps_ = 0;  // heads that step_.overlap sums over
-  bool selected_ = false;
 };
 
 }  // namespace kvarena

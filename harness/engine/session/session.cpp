@@ -12,6 +12,8 @@ const char* to_string(FinishReason reason) {
   return "";
 }
 
+bool Session::answer_again(SessionOptions /*options*/) { return false; }
+
 void run_to_first_token(Transformer& model, Session& session) {
   PassMember* const one[] = {&session};
   while ((session.tokens.empty() || session.preparing()) && !session.finished()) run_pass(model, one);

@@ -40,7 +40,10 @@ struct TierBytes {
   int64_t device = 0;
   int64_t host = 0;
   int64_t disk = 0;
+  bool operator==(const TierBytes&) const = default;
 };
+
+struct SessionOptions;
 
 class Session : public PassMember {
  public:
@@ -58,6 +61,10 @@ class Session : public PassMember {
   virtual void stop_sharing() {}
   /// Whether it has the first token but not yet the entries that the next pass attends to.
   [[nodiscard]] virtual bool preparing() const { return false; }
+  /// Goes back to where its answer began and answers once more, under other options with the same question: tokens are
+  /// those of a new session, what it has counted goes on. False: it cannot, and stays as it is
+  /// (SessionOptions::repeats).
+  [[nodiscard]] virtual bool answer_again(SessionOptions options);
 
   /// New tokens, the stop token included when one was met.
   std::vector<int32_t> tokens;
@@ -104,6 +111,8 @@ struct SessionOptions {
   /// Measures the selections of decoding; of a verifier those of the cache that drafts, where one does. Must outlive
   /// the session.
   SelectionMeter* meter = nullptr;
+  /// Holds back what Session::answer_again() needs, once: no bytes of the session.
+  bool repeats = false;
 
   /// Tokens that the session may emit.
   [[nodiscard]] int64_t most_tokens() const {

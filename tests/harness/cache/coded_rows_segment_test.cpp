@@ -86,7 +86,7 @@ TEST_F(CodedRows, AreAClonesOwn) {
 
 TEST_F(CodedRows, AreTakenBack) {
   take(5, 0);
-  segment_.mark();
+  segment_.mark(ledger_);
   take(4, 5);
   segment_.rewind();
   expect_entries(segment_, 5);

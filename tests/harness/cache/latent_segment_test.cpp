@@ -105,7 +105,7 @@ TEST_F(Latents, GoBackToTheirMark) {
   LatentSegment latents = segment();
   take(latents, 20, 0);
   const std::vector<float> keys = expected_keys_, values = expected_values_;
-  latents.mark();
+  latents.mark(std::make_shared<MemoryLedger>());
   take(latents, 5, 30);
   latents.rewind();
   expected_keys_ = keys;

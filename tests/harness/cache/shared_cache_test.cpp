@@ -106,7 +106,7 @@ std::vector<Write> writes() {
        }},
       {"mark, overwrite and rewind",
        [=](LayerCache& layer) {
-         layer.tail().mark();
+         layer.tail().mark(layer.ledger());
          layer.tail().rotate_keys(2, 5, std::vector<float>(16, 0.6F), std::vector<float>(16, 0.8F));
          layer.tail().overwrite(0, 3, row->data(), row->data());
          layer.tail().rewind();
@@ -117,7 +117,7 @@ std::vector<Write> writes() {
       {"pack after a rewind",
        [](LayerCache& layer) {
          auto& packed = *layer.packed().front();
-         packed.mark();
+         packed.mark(layer.ledger());
          packed.pack_values(16);
          packed.rewind();
          packed.take(layer.tail(), 16);
@@ -156,8 +156,8 @@ TEST(SharedCaches, RoomOfEntriesThatWereTakenBackIsNotWrittenForOthers) {
   pack(cache);
   const auto take = [](LayerCache& layer) { layer.packed().front()->take(layer.tail(), 16); };
   for (LayerCache& layer : cache.layers) {
-    layer.tail().mark();
-    layer.packed().front()->mark();
+    layer.tail().mark(layer.ledger());
+    layer.packed().front()->mark(layer.ledger());
     take(layer);
     layer.packed().front()->rewind();
     layer.tail().rewind();
