@@ -11,6 +11,7 @@
 #include "harness/method/budget.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/registry.h"
+#include "kernels/common/parallel.h"
 
 namespace kvarena {
 namespace {
@@ -90,6 +91,7 @@ class AttentionMatching final : public Method {
     const int64_t n = tail.entries(0), capacity = capacity_of(layer);
     if (budget_.unlimited() || capacity >= n) return;
     const Protection whole = protected_of(layer, capacity);
+    const kernels::ScopedThreads alone(1);  // how they divide sums shows in the solutions
     const LayerView view(layer, &seen);
     const at::Tensor queries = view.queries(kWholePrompt).slice(1, whole.sinks);  // [q_heads, n, head_dim]
     const at::Tensor keys = view.keys(), values = view.values(), positions = view.positions();

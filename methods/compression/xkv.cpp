@@ -5,6 +5,7 @@
 
 #include "harness/cache/latent_segment.h"
 #include "harness/method/codec.h"
+#include "kernels/common/parallel.h"
 
 namespace kvarena {
 namespace {
@@ -74,6 +75,7 @@ class XKv final : public Method {
 
   static Factors factors(std::span<const LayerContext> layers, std::vector<EntryBlock>& blocks,
                          std::vector<float> EntryBlock::*side, double share) {
+    const kernels::ScopedThreads alone(1);  // how they divide sums shows in the directions
     const EntryBlock& like = blocks.front();
     std::vector<at::Tensor> parts;
     for (EntryBlock& block : blocks) {

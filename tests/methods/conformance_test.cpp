@@ -12,6 +12,7 @@
 #include "harness/engine/stored/stored_prefill.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
+#include "kernels/common/parallel.h"
 #include "tests/support/decoding.h"
 #include "tests/support/registered_method.h"
 
@@ -111,6 +112,15 @@ TEST_P(Conformance, TheSameRequestGivesTheSameBitsAgainAfterAnother) {
   const Decoded after = run(b, spec);
   expect_equal(after, alone);
   EXPECT_EQ(after.resident_bytes, alone.resident_bytes);
+}
+
+TEST_P(Conformance, AnyNumberOfThreadsGivesTheSameBits) {
+  const Prefill start = prompt(600);
+  const auto run_on = [&](int threads) {
+    const kernels::ScopedThreads scope(threads);
+    return run(start, active_settings(entry()), 8);
+  };
+  expect_equal(run_on(2), run_on(1));
 }
 
 TEST_P(Conformance, MixedLengthsInOneBatchEqualEachAlone) {
