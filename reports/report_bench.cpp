@@ -4,6 +4,7 @@
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -92,7 +93,7 @@ results::SampleResult sample_of(const results::CellRecord& cell, int64_t index, 
 }
 
 fs::path write_run(const Size& size, int64_t run) {
-  fs::path path = folder / fmt::format("kvarena-report-bench-{}.db", run);
+  fs::path path = folder / fmt::format("kvarena-report-bench-{}-{}.db", ::getpid(), run);
   for (const char* end : {"", "-wal", "-shm", "-lock"}) fs::remove(path.string() + end);
   auto store = results::ResultsStore::open_or_create(path);
   const std::string id = store.begin_run({.experiment = "bench", .title = "Bench"}, {.experiment = "bench"});
