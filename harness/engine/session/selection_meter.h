@@ -41,7 +41,7 @@ class SelectionMeter final : public ForwardingHooks {
     return *this;
   }
 
-  /// What was measured so far.
+  /// Measurements so far.
   struct Measured {
     std::vector<Lists> last;         // [layers][kv_heads], empty where everything was attended
     std::vector<double> layer_sums;  // [layers], of hit rates over steps
