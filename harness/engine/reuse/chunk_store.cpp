@@ -35,10 +35,12 @@ ChunkCache MemoryChunkStore::find(const std::string& key) {
 
 void MemoryChunkStore::put(const std::string& key, ChunkCache chunk) {
   const std::lock_guard lock(mutex_);
-  const int64_t bytes = chunk->bytes();
-  Held& held = chunks_[key];
-  bytes_ += bytes - held.bytes;
-  held = {.chunk = std::move(chunk), .bytes = bytes, .used = ++clock_};
+  const auto [place, added] = chunks_.try_emplace(key);
+  place->second.used = ++clock_;
+  if (!added) return;
+  place->second.bytes = chunk->bytes();
+  place->second.chunk = std::move(chunk);
+  bytes_ += place->second.bytes;
   forget_beyond_capacity();
 }
 

@@ -32,6 +32,7 @@ class ChunkStore {
   [[nodiscard]] virtual std::shared_ptr<const void> hold(const std::string& key) = 0;
   /// Returns the chunk, null when it is not there.
   [[nodiscard]] virtual ChunkCache find(const std::string& key) = 0;
+  /// Adds a chunk. One of the same key that is there stays in its place, for others hold it.
   virtual void put(const std::string& key, ChunkCache chunk) = 0;
 };
 

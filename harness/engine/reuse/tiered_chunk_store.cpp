@@ -34,7 +34,7 @@ void TieredChunkStore::put(const std::string& key, ChunkCache chunk) {
     leaving.push_back(held->emplace_back(layer.shape(), ledger_, machine_, tier_).write(layer.tail(), 0));
   for (storage::Transfer& transfer : leaving) transfer.wait();
   const std::lock_guard lock(mutex_);
-  chunks_.insert_or_assign(key, std::move(held));
+  chunks_.try_emplace(key, std::move(held));
 }
 
 int64_t TieredChunkStore::bytes() const {

@@ -41,6 +41,19 @@ TEST(MemoryChunkStore, ForgetsWhatWasNotUsedForLongestButForWhatIsHeld) {
   EXPECT_EQ(store.find("c"), nullptr);
 }
 
+TEST(MemoryChunkStore, WhatTwoComputedStaysUntilBothHaveLetGo) {
+  Transformer model = tiny_model();
+  const auto chunk = [&](uint64_t seed) { return compute_chunk(model, tiny_prompt(32, seed)); };
+  MemoryChunkStore store(chunk(0)->bytes());
+  store.put("a", chunk(1));
+  const std::shared_ptr<const void> first = store.hold("a");
+  store.put("a", chunk(1));
+  std::shared_ptr<const void> second = store.hold("a");
+  second.reset();
+  store.put("b", chunk(2));
+  EXPECT_NE(store.find("a"), nullptr) << "the first still holds it";
+}
+
 TEST(MemoryChunkStore, TheNewestIsThereForWhoeverPutItWhateverTheCapacity) {
   Transformer model = tiny_model();
   MemoryChunkStore store(0);
