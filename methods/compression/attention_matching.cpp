@@ -91,7 +91,7 @@ class AttentionMatching final : public Method {
     const int64_t n = tail.entries(0), capacity = capacity_of(layer);
     if (budget_.unlimited() || capacity >= n) return;
     const Protection whole = protected_of(layer, capacity);
-    const kernels::ScopedThreads alone(1);  // how they divide sums shows in the solutions
+    const kernels::ScopedThreads alone(1);  // with more, sums are divided otherwise and solutions differ
     const LayerView view(layer, &seen);
     const at::Tensor queries = view.queries(kWholePrompt).slice(1, whole.sinks);  // [q_heads, n, head_dim]
     const at::Tensor keys = view.keys(), values = view.values(), positions = view.positions();

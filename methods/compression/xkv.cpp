@@ -75,7 +75,7 @@ class XKv final : public Method {
 
   static Factors factors(std::span<const LayerContext> layers, std::vector<EntryBlock>& blocks,
                          std::vector<float> EntryBlock::*side, double share) {
-    const kernels::ScopedThreads alone(1);  // how they divide sums shows in the directions
+    const kernels::ScopedThreads alone(1);  // with more, sums are divided otherwise and directions differ
     const EntryBlock& like = blocks.front();
     std::vector<at::Tensor> parts;
     for (EntryBlock& block : blocks) {
