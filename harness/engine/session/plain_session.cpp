@@ -44,9 +44,14 @@ PlainSession::Beginning::Beginning(KvCache& cache, std::span<const float> first,
   if (meter != nullptr) measured = meter->measured();
 }
 
+/// Copies of large indexes, and of entries on other tiers, take more memory than answering from the start again.
 void PlainSession::note_beginning(std::span<const float> first) {
-  const bool moved = activity.traffic.offloaded_bytes > 0;  // copying other tiers' entries costs more than reading anew
-  if (repeats_ && !moved) beginning_.emplace(state_.cache, first, emitter_.options().meter);
+  constexpr int64_t kParts = 64;
+  if (!repeats_ || activity.traffic.offloaded_bytes > 0) return;
+  const KvCache& cache = state_.cache;
+  int64_t copied = cache.index ? cache.index->bytes() : 0;
+  for (const LayerCache& layer : cache.layers) copied += layer.index ? layer.index->bytes() : 0;
+  if (copied * kParts <= cache.bytes()) beginning_.emplace(state_.cache, first, emitter_.options().meter);
 }
 
 bool PlainSession::answer_again(SessionOptions options) {

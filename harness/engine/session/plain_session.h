@@ -36,7 +36,7 @@ class PlainSession final : public Session {
     std::vector<float> logits;
     std::optional<SelectionMeter::Measured> measured;
   };
-  /// Holds back what answer_again() needs, where that is wanted and can be. `first`: the first token's logits.
+  /// Holds back what answer_again() needs, where that is wanted and takes little. `first`: the first token's logits.
   void note_beginning(std::span<const float> first);
 
   PromptState state_;
