@@ -100,13 +100,14 @@ void DequantizingSegment::plan(const LayerQueries& queries, AttentionPlan& to) c
 
 void DequantizingSegment::mark(const LedgerPtr& held) {
   codes_->mark(held);
-  mark_ = Mark{.side_data = side_data_->clone(held), .entries = entries(0)};
+  mark_ = Mark{.ledger = held, .side_data = side_data_->clone(held), .entries = entries(0)};
 }
 
 void DequantizingSegment::rewind() {
   codes_->rewind();
-  side_data_ = mark_.value().side_data->clone(ledger_);
-  positions_.truncate(mark_->entries);
+  Mark& mark = mark_.value();
+  side_data_ = mark.ledger == ledger_ ? std::move(mark.side_data) : mark.side_data->clone(ledger_);
+  positions_.truncate(mark.entries);
   mark_.reset();
   change_version();
 }

@@ -80,6 +80,7 @@ class DequantizingSegment final : public PackedSegment, public Storable {
 
  private:
   struct Mark {
+    LedgerPtr ledger;  // of side_data
     std::unique_ptr<CodecSideData> side_data;
     int64_t entries = 0;
   };
