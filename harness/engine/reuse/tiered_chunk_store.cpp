@@ -28,6 +28,7 @@ ChunkCache TieredChunkStore::find(const std::string& key) {
 }
 
 void TieredChunkStore::put(const std::string& key, ChunkCache chunk) {
+  if (chunk_of(key) != nullptr) return;
   auto held = std::make_shared<Chunk>();
   std::vector<storage::Transfer> leaving;
   for (const LayerCache& layer : chunk->layers)
