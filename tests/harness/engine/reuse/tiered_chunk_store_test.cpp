@@ -55,15 +55,17 @@ TEST(TieredChunkStore, GivesBackBitsFromHostAndDiskInEveryStoredType) {
   }
 }
 
-TEST(TieredChunkStore, AChunkThatIsPutAgainReplacesTheOld) {
+TEST(TieredChunkStore, AChunkStaysWhereAnotherOfItsKeyIsPut) {
   const testing::TemporaryFolder scratch;
   Transformer model = tiny_model();
   TieredChunkStore store(machine(scratch.path()), Tier::host);
-  store.put("key", compute_chunk(model, tiny_prompt(20, 1)));
+  const ChunkCache first = compute_chunk(model, tiny_prompt(20, 1));
+  store.put("key", first);
   const int64_t bytes = store.bytes();
-  const ChunkCache other = compute_chunk(model, tiny_prompt(20, 2));
-  store.put("key", other);
-  expect_same_bits(*store.find("key"), *other);
+  const std::shared_ptr<const void> held = store.hold("key");
+  store.put("key", compute_chunk(model, tiny_prompt(20, 2)));
+  EXPECT_EQ(store.hold("key"), held);
+  expect_same_bits(*store.find("key"), *first);
   EXPECT_EQ(store.bytes(), bytes);
 }
 
