@@ -1,6 +1,7 @@
 #include "harness/cache/memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -17,9 +18,17 @@ struct alignas(64) Holders {
 
 Holders& holders(std::byte* data) { return *reinterpret_cast<Holders*>(data - sizeof(Holders)); }
 
+/// Bytes that a block for so many has room for: sizes go up in eighths, so that most buffers grow where they are and a
+/// block that was let go fits others.
+int64_t room_for(int64_t bytes) {
+  const auto size = static_cast<uint64_t>(bytes);
+  const uint64_t step = std::max<uint64_t>(std::bit_floor(size) / 8, 1);
+  return static_cast<int64_t>((size + step - 1) / step * step);
+}
+
 /// A block that one buffer holds, its content undefined.
 std::byte* allocate(Tier tier, int64_t bytes) {
-  void* const block = ::operator new(sizeof(Holders) + static_cast<size_t>(bytes), kAlignment);
+  void* const block = ::operator new(sizeof(Holders) + static_cast<size_t>(room_for(bytes)), kAlignment);
   new (block) Holders;
   MemoryLedger::process().add_own(tier, bytes);
   return static_cast<std::byte*>(block) + sizeof(Holders);
@@ -67,10 +76,11 @@ void MemoryLedger::restart_peaks() noexcept {
   for (size_t tier = 0; tier < peak_.size(); ++tier) peak_[tier] = current_[tier].load();
 }
 
-Buffer::Buffer(LedgerPtr ledger, Tier tier, int64_t bytes) : ledger_(std::move(ledger)), tier_(tier), bytes_(bytes) {
+Buffer::Buffer(LedgerPtr ledger, Tier tier, int64_t bytes, int64_t kept)
+    : ledger_(std::move(ledger)), tier_(tier), bytes_(bytes) {
   if (bytes_ == 0) return;
   data_ = allocate(tier_, bytes_);
-  std::memset(data_, 0, static_cast<size_t>(bytes_));
+  std::memset(data_ + kept, 0, static_cast<size_t>(bytes_ - kept));
   ledger_->add_own(tier_, bytes_);
 }
 
@@ -104,8 +114,15 @@ std::byte* Buffer::data() {
 
 void Buffer::resize(const LedgerPtr& ledger, int64_t bytes) {
   if (bytes == bytes_) return static_cast<void>(data());
-  Buffer resized(ledger, tier_, bytes);
   const int64_t common = std::min(bytes, bytes_);
+  if (common > 0 && ledger == ledger_ && room_for(bytes) == room_for(bytes_) && holders(data_).count == 1) {
+    // Both sizes count for a moment, as where it moves: peaks do not depend on rooms.
+    ledger_->add(tier_, bytes);
+    ledger_->add(tier_, -std::exchange(bytes_, bytes));
+    if (bytes > common) std::memset(data_ + common, 0, static_cast<size_t>(bytes - common));
+    return;
+  }
+  Buffer resized(ledger, tier_, bytes, /*kept=*/common);
   if (common > 0) std::memcpy(resized.data_, data_, static_cast<size_t>(common));
   *this = std::move(resized);
 }

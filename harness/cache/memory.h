@@ -42,7 +42,7 @@ using LedgerPtr = std::shared_ptr<MemoryLedger>;
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(LedgerPtr ledger, Tier tier, int64_t bytes);
+  Buffer(LedgerPtr ledger, Tier tier, int64_t bytes) : Buffer(std::move(ledger), tier, bytes, 0) {}
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -51,12 +51,16 @@ class Buffer {
   [[nodiscard]] std::byte* data();
   [[nodiscard]] const std::byte* data() const noexcept { return data_; }
   [[nodiscard]] int64_t bytes() const noexcept { return bytes_; }
-  /// Holds so many bytes from here on, in memory of its own: the first as they were, others 0.
+  /// Holds so many bytes from here on, in memory of its own, which stays where it is while it has room: the first as
+  /// they were, others 0.
   void resize(const LedgerPtr& ledger, int64_t bytes);
   /// Shares the content, counted in another ledger.
   [[nodiscard]] Buffer clone(LedgerPtr ledger) const;
 
  private:
+  /// The first `kept` bytes are undefined.
+  Buffer(LedgerPtr ledger, Tier tier, int64_t bytes, int64_t kept);
+
   LedgerPtr ledger_;
   Tier tier_ = Tier::device;
   std::byte* data_ = nullptr;

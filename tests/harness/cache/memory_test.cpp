@@ -77,6 +77,35 @@ TEST(Buffer, ClonesShareMemoryUntilOneIsWritten) {
   EXPECT_EQ(other->current(), 0);
 }
 
+TEST(Buffer, GrowsWhereItIsWhileThereIsRoomAndCountsAsIfItMoved) {
+  const MemoryLedger& process = MemoryLedger::process();
+  const int64_t before = process.current(Tier::device);
+  auto ledger = std::make_shared<MemoryLedger>();
+  Buffer a(ledger, Tier::device, 9 * 1024 + 64);
+  const std::byte* const place = a.data();
+  for (int64_t i = 0; i < a.bytes(); ++i) a.data()[i] = std::byte{42};
+  a.resize(ledger, 10 * 1024 - 512);
+  EXPECT_EQ(a.data(), place) << "sizes from 9 to 10 KiB are one";
+  EXPECT_EQ(a.data()[9 * 1024 + 63], std::byte{42});
+  for (int64_t i = 9 * 1024 + 64; i < a.bytes(); ++i) ASSERT_EQ(a.data()[i], std::byte{0});
+  EXPECT_EQ(ledger->current(), 10 * 1024 - 512);
+  EXPECT_EQ(ledger->peak(Tier::device), 19 * 1024 - 448);
+  EXPECT_EQ(process.current(Tier::device) - before, 10 * 1024 - 512);
+  a.data()[a.bytes() - 1] = std::byte{7};
+  a.resize(ledger, 9 * 1024 + 128);
+  a.resize(ledger, 10 * 1024 - 512);
+  EXPECT_EQ(a.data(), place);
+  EXPECT_EQ(a.data()[a.bytes() - 1], std::byte{0}) << "what it no longer held comes back as zeros";
+
+  const Buffer shared = a.clone(ledger);
+  a.resize(ledger, 10 * 1024);
+  EXPECT_NE(a.data(), place);
+  EXPECT_EQ(shared.data(), place);
+  a.resize(ledger, 11 * 1024);
+  EXPECT_EQ(a.data()[9 * 1024 - 1], std::byte{42});
+  EXPECT_EQ(ledger->current(), 21 * 1024 - 512);
+}
+
 TEST(MemoryLedger, OfTheProcessCountsWhatOthersCount) {
   MemoryLedger& process = MemoryLedger::process();
   const int64_t before = process.current(Tier::disk);
