@@ -120,6 +120,29 @@ TEST(Cells, CopyingMovesEntriesAtAnyPositions) {
   }
 }
 
+TEST(Cells, LeavingEntriesOutMovesAllBehindThemByAnyShift) {
+  constexpr int64_t head_dim = 16, n = 70;
+  for (const CellKind kind : kKinds) {
+    for (const DType dtype : test::kDTypes) {
+      const std::vector<float> rows = rounded(normal(n * head_dim, 7), dtype);
+      for (int64_t shift = 1; shift <= 17; ++shift) {
+        Buffer buffer(kind, dtype, head_dim, n);
+        store_rows(buffer.cells, 0, n, rows.data(), head_dim);
+        std::vector<int32_t> index{0, 1, 2};
+        for (auto e = static_cast<int32_t>(3 + shift); e < n; ++e) index.push_back(e);
+        const auto count = static_cast<int64_t>(index.size());
+        gather_entries(buffer.cells, index.data(), count, buffer.cells, 0);
+        std::vector<float> got(static_cast<size_t>(count * head_dim)), want;
+        load_rows(buffer.cells, 0, count, got.data(), head_dim);
+        for (const int32_t e : index) {
+          want.insert(want.end(), rows.begin() + e * head_dim, rows.begin() + (e + 1) * head_dim);
+        }
+        test::expect_same_bits(got, want, std::string(name_of(dtype)) + " by " + std::to_string(shift));
+      }
+    }
+  }
+}
+
 TEST(Cells, RunsOfDifferentKindsAreRefused) {
   Buffer keys(CellKind::keys, DType::f16, 16, 16), values(CellKind::values, DType::f16, 16, 16);
   EXPECT_THROW(copy_entries(keys.cells, 0, 1, values.cells, 0), std::logic_error);
