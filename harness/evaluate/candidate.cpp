@@ -4,6 +4,7 @@
 
 #include "harness/core/failure.h"
 #include "harness/core/seconds_since.h"
+#include "harness/engine/session/compressed_cache.h"
 
 namespace kvarena::evaluate {
 namespace {
@@ -21,6 +22,9 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt) {
   candidate.meter = metered ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;
   options.meter = candidate.meter.get();
   candidate.session = start_session(model, prompt, *candidate.method, std::move(options));
+  // It answers again from where it began, so that its cache is its own from here on.
+  const bool goes_back = candidate.repeats && !candidate.retrieves && candidate.method->cannot_draft().empty();
+  if (candidate.last && goes_back && prompt.compressed) prompt.compressed->by_method.erase(candidate.method);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +17,7 @@ class PrefillFolder;
 
 namespace kvarena::evaluate {
 
+struct OpenPrompt;
 class ServedCells;
 struct StoredSet;
 
@@ -29,7 +29,7 @@ struct OpenTask {
   SampleCursor& samples;
   std::span<const EvaluatedMethod> methods;
   ServedCells& served;                       // of a model behind an endpoint
-  std::optional<Prefill>* context;           // evaluate_quality()'s; null where no other sample asks about it
+  OpenPrompt* context;                       // evaluate_quality()'s; null where samples have no context
   const PrefillFolder* prefills;             // likewise; null where none are kept
   std::shared_ptr<const StoredSet>& stored;  // contexts that the points of a workload ask about; null: not read yet
   experiment::Question question;             // protocol of the cells

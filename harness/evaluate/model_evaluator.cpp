@@ -283,6 +283,9 @@ std::vector<experiment::SampleOutcome> ModelEvaluator::evaluate(const experiment
     open_ = {};
     open_.of = shared ? of : "";
     for (const experiment::PlannedCell* cell : task.cells) open_.methods.push_back(build_method(*cell->method));
+    if (shared && task.kind == CellKind::quality) {
+      open_.prompt.last = task.next.empty() || !samples.same_context(task.sample_index, task.next.front());
+    }
   }
   return procedure_of(task.kind, config_)({.config = config_,
                                            .task = task,

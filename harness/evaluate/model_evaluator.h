@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "harness/evaluate/file_hashes.h"
 #include "harness/evaluate/loaded_model.h"
 #include "harness/evaluate/method_files.h"
+#include "harness/evaluate/quality.h"
 #include "harness/evaluate/sample_cursor.h"
 #include "harness/evaluate/served_cells.h"
 #include "harness/experiment/evaluator.h"
@@ -83,7 +83,7 @@ class ModelEvaluator final : public experiment::Evaluator, public experiment::Ca
   struct OpenContext {
     std::string of;  // what is shared and all that its cells depend on; empty when it is one sample's alone
     std::vector<EvaluatedMethod> methods;
-    std::optional<Prefill> prompt;            // of one context with several questions
+    OpenPrompt prompt;                        // of one context with several questions
     std::shared_ptr<const StoredSet> stored;  // of stored contexts
   };
 

@@ -32,7 +32,7 @@ Reference run_reference(Transformer& model, const Prefill& prompt, const Request
 
 /// Runs every method freely and, from where its answer departs, along the reference.
 std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transformer& model, const Prefill& prompt,
-                                            const Request& request, std::span<const EvaluatedMethod> methods,
+                                            const Request& request, std::span<const EvaluatedMethod> methods, bool last,
                                             const Prefill* neighbour = nullptr) {
   std::vector<Candidate> candidates(methods.size());
   std::vector<std::vector<metrics::StepDivergence>> steps(methods.size());  // while the fed prefix is the reference's
@@ -43,6 +43,7 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
     candidate.retrieves = methods[i].retrieves;
     candidate.request = &request;
     candidate.repeats = true;
+    candidate.last = last;
     candidate.on_logits = [&reference, &request, &candidate, &own = steps[i]](int64_t step,
                                                                               std::span<const float> row) {
       const bool same_prefix = candidate.forced || step == 0 ||
@@ -95,10 +96,10 @@ Needs needs_of(std::span<const EvaluatedMethod> methods) {
 }  // namespace
 
 std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& request,
-                                            std::span<const EvaluatedMethod> methods, std::optional<Prefill>* context,
+                                            std::span<const EvaluatedMethod> methods, OpenPrompt* context,
                                             const PrefillFolder* prefills) {
   std::optional<Prefill> own;
-  std::optional<Prefill>& prompt = context == nullptr ? own : *context;
+  std::optional<Prefill>& prompt = context == nullptr ? own : context->prompt;
   if (!prompt || prompt->tokens != request.prompt) {
     prompt.reset();
     const std::string failure =
@@ -109,7 +110,7 @@ std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& r
       const size_t half = methods.size() / 2;
       std::vector<SampleOutcome> outcomes;
       for (const auto& part : {methods.first(half), methods.subspan(half)}) {
-        std::optional<Prefill> of_part;
+        OpenPrompt of_part{.prompt = {}, .last = true};
         std::ranges::move(evaluate_quality(model, request, part, context == nullptr ? nullptr : &of_part, prefills),
                           std::back_inserter(outcomes));
       }
@@ -120,7 +121,8 @@ std::vector<SampleOutcome> evaluate_quality(Transformer& model, const Request& r
   if (is_live(request)) {
     return evaluate_live(converse_with_full(model, *prompt, request), model, *prompt, request, methods);
   }
-  return evaluate_against(run_reference(model, *prompt, request), model, *prompt, request, methods);
+  const bool last = context != nullptr && context->last;
+  return evaluate_against(run_reference(model, *prompt, request), model, *prompt, request, methods, last);
 }
 
 SampleOutcome evaluate_noise_floor(Transformer& model, const Request& request, const EvaluatedMethod& baseline) {
@@ -135,7 +137,9 @@ SampleOutcome evaluate_noise_floor(Transformer& model, const Request& request, c
     return evaluate_live(on_first(converse_with_full), model, again, request, std::span(&baseline, 1), &neighbour)
         .front();
   }
-  return evaluate_against(on_first(run_reference), model, again, request, std::span(&baseline, 1), &neighbour).front();
+  return evaluate_against(on_first(run_reference), model, again, request, std::span(&baseline, 1), /*last=*/false,
+                          &neighbour)
+      .front();
 }
 
 }  // namespace kvarena::evaluate

@@ -11,8 +11,8 @@
 
 namespace kvarena::evaluate {
 
-/// Moves forward over the samples of a workload that are asked for; asking for an earlier one reopens it. Workloads are
-/// deterministic, so that index i always means the same sample.
+/// Moves forward over the samples of a workload that are asked for; asking for one before the last two that were asked
+/// for reopens it. Workloads are deterministic, so that index i always means the same sample.
 class SampleCursor {
  public:
   using Fits = std::function<bool(const datasets::Sample& sample)>;
@@ -26,7 +26,9 @@ class SampleCursor {
   [[nodiscard]] const datasets::Sample* first();
   /// Sample `index` of these, counted from 0; null past the end. Throws UserError from the workload's files.
   [[nodiscard]] const datasets::Sample* at(int64_t index);
-  /// Samples before the one that at() returned last, or before the end, that do not fit.
+  /// Whether the two samples begin with one text: a context, or all of a sample that is drawn twice.
+  [[nodiscard]] bool same_context(int64_t index, int64_t next);
+  /// Samples before the last one that was read, or before the end, that do not fit.
   [[nodiscard]] int64_t left_out() const { return left_out_; }
   [[nodiscard]] const datasets::WorkloadInfo& info() const { return workload_->info(); }
 
@@ -41,7 +43,9 @@ class SampleCursor {
   std::optional<datasets::Sample> first_;
   std::optional<datasets::SampleReader> reader_;
   std::optional<datasets::Sample> sample_;  // the one at next_ - 1
-  std::optional<datasets::Sample> drawn_;   // that one with the name of a draw
+  std::optional<datasets::Sample> before_;  // the one at before_index_, asked for before it
+  std::optional<datasets::Sample> drawn_;   // one of them with the name of a draw
+  int64_t before_index_ = -1;
   int64_t next_ = 0;
   int64_t left_out_ = 0;
 };

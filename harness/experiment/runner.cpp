@@ -242,13 +242,13 @@ class Runner {
     return missing;
   }
 
-  /// Places of samples behind this one that the same cells lack, of a model that can be asked about several at a time.
+  /// Places of samples behind this one that the same cells lack: many where a model can be asked about several at a
+  /// time.
   static std::vector<int64_t> next_samples(std::vector<OpenCell>& cells, const CellGroup& group, size_t sample,
                                            const std::vector<OpenCell*>& missing) {
-    constexpr size_t kMost = 1024;
+    const size_t most = group.model->behind_endpoint() ? 1024 : 1;
     std::vector<int64_t> next;
-    if (!group.model->behind_endpoint()) return next;
-    for (size_t i = sample + 1; i < group.sample_ids.size() && next.size() < kMost; ++i) {
+    for (size_t i = sample + 1; i < group.sample_ids.size() && next.size() < most; ++i) {
       if (lacking(cells, group, i) == missing) next.push_back(static_cast<int64_t>(i));
     }
     return next;

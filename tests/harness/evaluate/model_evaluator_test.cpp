@@ -116,12 +116,14 @@ TEST_F(ModelEvaluatorTest, ASampleHasAsManyAnswersAsThereAreDraws) {
     evaluator.begin_model(*group.model, drawn.engine);
     for (size_t i = 0; i < group.sample_ids.size(); ++i) {
       const experiment::PlannedCell* cell = &group.cells.front();
+      const auto next = static_cast<int64_t>(i + 1);
       const auto outcomes = evaluator.evaluate({.model = *group.model,
                                                 .workload = *group.workload,
                                                 .kind = results::CellKind::quality,
                                                 .sample_id = group.sample_ids[i],
                                                 .sample_index = static_cast<int64_t>(i),
-                                                .cells = {&cell, 1}});
+                                                .cells = {&cell, 1},
+                                                .next = {&next, next < draws ? 1U : 0U}});
       EXPECT_EQ(outcomes.front().failure, "");
       said[group.sample_ids[i]] = outcomes.front().result.prediction;
     }

@@ -73,17 +73,22 @@ class QuestionProtocol : public ::testing::Test {
     ModelEvaluator planning = evaluator(of);
     return experiment::make_plan(of, planning);
   }
+  /// Asked about sample `at`, with the one behind it to come, or as the last.
   [[nodiscard]] static std::vector<experiment::SampleOutcome> evaluated(ModelEvaluator& by,
-                                                                        const experiment::Plan& plan, int64_t at) {
+                                                                        const experiment::Plan& plan, int64_t at,
+                                                                        bool last = false) {
     const experiment::CellGroup& group = plan.groups.front();
     std::vector<const experiment::PlannedCell*> cells;
     for (const experiment::PlannedCell& cell : group.cells) cells.push_back(&cell);
+    std::vector<int64_t> next;
+    if (!last && at + 1 < std::ssize(group.sample_ids)) next.push_back(at + 1);
     return by.evaluate({.model = *group.model,
                         .workload = *group.workload,
                         .kind = CellKind::quality,
                         .sample_id = group.sample_ids[static_cast<size_t>(at)],
                         .sample_index = at,
-                        .cells = cells});
+                        .cells = cells,
+                        .next = next});
   }
   [[nodiscard]] static std::vector<datasets::Sample> samples_of(const experiment::Plan& plan, bool turns) {
     const std::string settings = plan.groups.front().workload->settings_json;
@@ -306,6 +311,21 @@ TEST_F(QuestionProtocol, ASampleSaysTheSameAfterTheOthersOfItsContextAndAlone) {
       }
     }
   }
+}
+
+TEST_F(QuestionProtocol, WhatMethodsMadeIsHeldWhileOtherSamplesAskAboutTheContext) {
+  const ExperimentConfig tiny = config(asked("unseen"));
+  const experiment::Plan plan = plan_of(tiny);
+  ModelEvaluator opened = evaluator(tiny);
+  opened.begin_model(*plan.groups.front().model, tiny.engine);
+  const auto held_after = [&](int64_t at, bool last) {
+    (void)evaluated(opened, plan, at, last);
+    return MemoryLedger::process().current();
+  };
+  const int64_t prompt = held_after(3, /*last=*/true), all = held_after(0, /*last=*/false);
+  EXPECT_GT(all, prompt + prompt / 2);
+  EXPECT_EQ(held_after(2, /*last=*/true), all) << "the same context";
+  EXPECT_LT(held_after(4, /*last=*/true), prompt + prompt / 2) << "another one";
 }
 
 TEST_F(QuestionProtocol, TurnsFollowTheCompressedContextAsOneConversation) {
