@@ -1,6 +1,7 @@
 #include "harness/engine/session/plain_session.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "harness/cache/sliding_window.h"
 #include "harness/engine/reuse/deviation.h"
@@ -33,9 +34,10 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
   bits_per_number = packed.bits_per_number();
   simulated_bytes = packed.simulated;
   traffic_so_far_ = activity.traffic;
+  const std::vector<float> first = std::exchange(state_.logits, {});
   if (!emitter_.unasked().empty()) return;
-  emitter_.emit(*this, state_.logits);
-  note_beginning(state_.logits);
+  emitter_.emit(*this, first);
+  note_beginning(first);
 }
 
 PlainSession::Beginning::Beginning(KvCache& cache, std::span<const float> first, const SelectionMeter* meter)
