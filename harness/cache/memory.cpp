@@ -18,8 +18,8 @@ struct alignas(64) Holders {
 
 Holders& holders(std::byte* data) { return *reinterpret_cast<Holders*>(data - sizeof(Holders)); }
 
-/// Bytes that a block for so many has room for: sizes go up in sixteenths, so that most buffers grow where they are and a
-/// block that was let go fits others.
+/// Bytes that a block for so many has room for: sizes go up in sixteenths, so that most buffers grow where they are and
+/// a block that was let go fits others.
 int64_t room_for(int64_t bytes) {
   const auto size = static_cast<uint64_t>(bytes);
   const uint64_t step = std::max<uint64_t>(std::bit_floor(size) / 16, 1);

@@ -20,8 +20,8 @@ struct EvalTask {
   int64_t sample_index = 0;  // place in Catalog::samples
   /// Cells to evaluate, at least one, of one model, workload and kind. A resumed run may ask for fewer than before.
   std::span<const PlannedCell* const> cells;
-  /// Places of samples that the same cells are asked about next, for an evaluator that can begin them, or that holds what
-  /// they share with this one.
+  /// Places of samples that the same cells are asked about next, for an evaluator that can begin them, or that holds
+  /// what they share with this one.
   std::span<const int64_t> next = {};
 };
 
