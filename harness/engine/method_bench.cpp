@@ -39,7 +39,7 @@ OpenedModel opened(int64_t layers, int64_t tokens) {
   const char* chosen = std::getenv("KVARENA_BENCH_MODEL");
   OpenedModel files = open_model(find_model(chosen == nullptr ? kDefaultModel : chosen));
   files.config.layers = std::min(files.config.layers, layers);
-  files.config.max_position = std::max(files.config.max_position, tokens + 2 * kSteps);
+  files.config.max_position = std::max(files.config.max_position, 2 * (tokens + kSteps));  // some read it twice
   return files;
 }
 
