@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -74,25 +76,30 @@ std::vector<Setting> settings_of(const ExperimentData& data) {
   return all;
 }
 
+/// Shares of full KV's bytes: more than `above`, at most `share`.
+struct Budget {
+  double above = 0, share = 0;
+};
+
 struct Chosen {
   std::vector<const Setting*> ranked;  // one a method, least distance first
   std::vector<const Setting*> beyond;  // of each other method the one with the fewest bytes, fewest first
 };
 
-Chosen choose(const std::vector<Setting>& settings, double share) {
+Chosen choose(const std::vector<Setting>& settings, const Budget& budget) {
   std::map<std::string, const Setting*> within, least;
   for (const Setting& setting : settings) {
     if (!setting.complete()) continue;
     const Setting*& smallest = least[setting.method];
     if (smallest == nullptr || setting.share() < smallest->share()) smallest = &setting;
-    if (setting.share() > share) continue;
+    if (setting.share() <= budget.above || setting.share() > budget.share) continue;
     const Setting*& largest = within[setting.method];
     if (largest == nullptr || setting.share() > largest->share()) largest = &setting;
   }
   Chosen chosen;
   for (const auto& [method, setting] : within) chosen.ranked.push_back(setting);
   for (const auto& [method, setting] : least) {
-    if (!within.contains(method)) chosen.beyond.push_back(setting);
+    if (!within.contains(method) && setting->share() > budget.share) chosen.beyond.push_back(setting);
   }
   std::ranges::stable_sort(chosen.ranked, {}, &Setting::distance);
   std::ranges::stable_sort(chosen.beyond, {}, &Setting::share);
@@ -216,75 +223,141 @@ std::optional<Section> left_out(const ExperimentData& data, const std::vector<Se
   return Section{.id = "beyond", .title = "Beyond the budget", .tables = {std::move(table)}};
 }
 
-/// A ranking and what was chosen for it, under one protocol.
+/// What tells a ranking from the others of its page: its model, its budget and how questions were asked.
+enum Axis : size_t { kModel, kBudget, kQuestion, kAxes };
+
+/// A ranking and what was chosen for it.
 struct Ranked {
-  std::string question;
+  std::array<std::string, kAxes> place;  // on each axis
   std::vector<Setting> settings;
   Chosen chosen;
 };
 
-Order order_of(const Ranked& ranked, const std::string& workload) {
+/// Names a ranking by the axes on which rankings of its page differ.
+using Naming = std::function<std::string(const Ranked&)>;
+
+Order order_of(const Ranked& ranked, const std::string& workload, const Naming& name) {
   const std::vector<std::vector<double>> distances = distances_of(ranked.chosen.ranked, workload);
-  Order order{.name = workload.empty() ? "question " + ranked.question : workload};
+  const std::string place = name(ranked);
+  Order order{.name = workload.empty() ? place : fmt::format("{}{}{}", workload, place.empty() ? "" : " · ", place)};
   for (size_t i = 0; i < distances.size(); ++i) order.distances[ranked.chosen.ranked[i]->method] = distances[i];
   return order;
 }
 
-/// Agreement of rankings under several protocols, and of workloads within each; nothing of one workload.
-std::optional<Section> agreement(const std::vector<Ranked>& all) {
-  std::vector<std::vector<Order>> compared(1);
+bool differ_only_on(Axis axis, const Ranked& a, const Ranked& b) {
+  for (size_t i = 0; i < kAxes; ++i) {
+    if ((a.place[i] == b.place[i]) == (i == axis)) return false;
+  }
+  return true;
+}
+
+/// Agreement of every two rankings that differ on one axis, and of workloads within each; nothing of one workload.
+std::optional<Section> agreement(const std::vector<Ranked>& all, const Naming& name) {
+  std::vector<std::vector<Order>> compared;
+  for (const Axis axis : {kQuestion, kBudget, kModel}) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      for (size_t j = i + 1; j < all.size(); ++j) {
+        if (differ_only_on(axis, all[i], all[j]))
+          compared.push_back({order_of(all[i], "", name), order_of(all[j], "", name)});
+      }
+    }
+  }
   for (const Ranked& ranked : all) {
-    compared.front().push_back(order_of(ranked, ""));
     std::vector<Order>& workloads = compared.emplace_back();
     for (const auto& [workload, samples] : ranked.chosen.ranked.front()->by_workload)
-      workloads.push_back(order_of(ranked, workload));
+      workloads.push_back(order_of(ranked, workload, name));
   }
   Table table = agreement_table(compared);
   if (table.rows.empty()) return std::nullopt;
   return Section{.id = "agreement", .title = "How stable the order is", .tables = {std::move(table)}};
 }
 
+std::vector<Budget> budgets_of(std::vector<double> shares) {
+  std::ranges::sort(shares, std::greater());
+  std::vector<Budget> budgets;
+  for (size_t i = 0; i < shares.size(); ++i)
+    budgets.push_back({.above = i + 1 < shares.size() ? shares[i + 1] : 0, .share = shares[i]});
+  return budgets;
+}
+
+std::string percent(double share) { return fmt::format("{:.4g}%", 100 * share); }
+
+/// Names rankings by those axes on which `all` differ.
+Naming naming_of(const std::vector<Ranked>& all) {
+  std::array<bool, kAxes> told{};
+  for (const Ranked& ranked : all) {
+    for (size_t i = 0; i < kAxes; ++i) told[i] = told[i] || ranked.place[i] != all.front().place[i];
+  }
+  return [told](const Ranked& ranked) {
+    std::vector<std::string> parts;
+    for (size_t i = 0; i < kAxes; ++i) {
+      if (told[i]) parts.push_back(ranked.place[i]);
+    }
+    return fmt::format("{}", fmt::join(parts, ", "));
+  };
+}
+
+/// Of `asked`, the cells of one model that were asked in one way.
+Ranked rank(const ExperimentData& asked, const std::string& model, const std::string& question, const Budget& budget) {
+  Ranked ranked{.place = {model, "at most " + percent(budget.share), "question " + question},
+                .settings = settings_of(asked)};
+  ranked.chosen = choose(ranked.settings, budget);
+  if (ranked.chosen.ranked.empty()) {
+    fail({.place = asked.experiment.experiment,
+          .found = fmt::format("no method that holds more than {} and at most {} of full KV's bytes and has a distance "
+                               "from it",
+                               percent(budget.above), percent(budget.share)),
+          .expected = "at least one",
+          .action = "give another share"});
+  }
+  return ranked;
+}
+
+std::vector<Section> sections_of(const ExperimentData& asked, const Ranked& ranked, const Budget& budget) {
+  const ModelCells cells(only(asked, ranked.chosen.ranked), /*unlike_prompts=*/false);
+  std::vector<Section> sections{ranking(cells.data, ranked.chosen, budget.share),
+                                quality_section(cells.data, {&cells, 1})};
+  if (auto section = left_out(asked, ranked.settings, ranked.chosen)) sections.push_back(std::move(*section));
+  return sections;
+}
+
 }  // namespace
 
-Document equal_bytes_report(const ExperimentData& data, double share) {
-  const std::vector<std::string> models = data.models();
-  if (models.size() != 1) {
-    fail({.place = data.experiment.experiment,
-          .found = fmt::format("{} models", models.size()),
-          .expected = "one, whose methods are ranked"});
-  }
+Document equal_bytes_report(const ExperimentData& data, const std::vector<double>& shares) {
   Document document{.title = data.experiment.title.empty() ? data.experiment.experiment : data.experiment.title,
                     .provenance = provenance(data)};
-  const std::vector<std::string> questions = data.questions();
+  const std::vector<std::string> models = data.models();
+  const std::vector<Budget> budgets = budgets_of(shares);
   std::vector<Ranked> all;
-  for (const std::string& question : questions) {
-    const ExperimentData asked = data.of_question(question);
-    all.push_back({.question = question, .settings = settings_of(asked)});
-    all.back().chosen = choose(all.back().settings, share);
-    if (all.back().chosen.ranked.empty()) {
-      fail({.place = data.experiment.experiment,
-            .found = "no method that holds so little and has a distance from full KV",
-            .expected = "at least one",
-            .action = "give a larger share"});
+  std::vector<std::vector<Section>> sections;  // of each ranking
+  for (const std::string& model : models) {
+    const ExperimentData own = data.of_model(model);
+    for (const Budget& budget : budgets) {
+      for (const std::string& question : own.questions()) {
+        const ExperimentData asked = own.of_question(question);
+        all.push_back(rank(asked, model, question, budget));
+        sections.push_back(sections_of(asked, all.back(), budget));
+        for (Section& section : sections.back()) caption_question(section, question);
+      }
     }
-    const ModelCells ranked(only(asked, all.back().chosen.ranked), /*unlike_prompts=*/false);
-    std::vector<Section> sections{ranking(ranked.data, all.back().chosen, share),
-                                  quality_section(ranked.data, {&ranked, 1})};
-    if (auto section = left_out(asked, all.back().settings, all.back().chosen)) sections.push_back(std::move(*section));
-    for (Section& section : sections) {
-      caption_question(section, question);
-      if (questions.size() > 1) name_after(section, "question " + question);
+  }
+  const Naming name = naming_of(all);
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (Section& section : sections[i]) {
+      if (const std::string place = name(all[i]); !place.empty()) name_after(section, place);
       document.sections.push_back(std::move(section));
     }
   }
+  std::vector<std::string> within;
+  for (const Budget& budget : budgets) within.push_back(percent(budget.share));
   document.introduction = {
-      fmt::format("{} methods on {} over {}, each with the setting whose measured bytes are the most within {:.4g}% of "
+      fmt::format("{} methods on {} over {}, each with the setting whose measured bytes are the most within {} of "
                   "full KV's. All start from the same full prefill and are paired sample by sample with {}.",
-                  all.front().chosen.ranked.size(), models.front(), fmt::join(data.workloads(), ", "), 100 * share,
-                  data.baseline()),
-      "Limits: one small model, short prompts, samples of one seed; intervals are over samples. Settings beside the "
+                  all.front().chosen.ranked.size(), fmt::join(models, ", "), fmt::join(data.workloads(), ", "),
+                  fmt::join(within, ", "), data.baseline()),
+      "Limits: small models, short prompts, samples of one seed; intervals are over samples. Settings beside the "
       "budget are the authors'; weights that a method learns were fitted here, on few texts."};
-  if (auto section = agreement(all)) document.sections.push_back(std::move(*section));
+  if (auto section = agreement(all, name)) document.sections.push_back(std::move(*section));
   mark_invented(document, data.invented);
   return document;
 }

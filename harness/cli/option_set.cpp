@@ -15,6 +15,10 @@ template <typename T>
 constexpr bool is_optional = false;
 template <typename T>
 constexpr bool is_optional<std::optional<T>> = true;
+template <typename T>
+constexpr bool is_vector = false;
+template <typename T>
+constexpr bool is_vector<std::vector<T>> = true;
 
 /// "64", "0.8"; nothing for values that are absent or empty.
 struct DefaultText {
@@ -76,8 +80,7 @@ struct Parser {
 }  // namespace
 
 bool Option::takes_many() const {
-  return std::holds_alternative<std::vector<std::string>*>(target) ||
-         std::holds_alternative<std::vector<std::filesystem::path>*>(target);
+  return std::visit([](auto* value) { return is_vector<std::remove_pointer_t<decltype(value)>>; }, target);
 }
 
 OptionSet::Declared& OptionSet::Declared::help(std::string text) {

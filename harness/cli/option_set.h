@@ -24,7 +24,7 @@ namespace kvarena::cli {
 /// Destination of a value. A vector takes every value given; all others take exactly one.
 using Target = std::variant<bool*, std::string*, int64_t*, double*, std::filesystem::path*, std::optional<std::string>*,
                             std::optional<int64_t>*, std::optional<double>*, std::optional<std::filesystem::path>*,
-                            std::vector<std::string>*, std::vector<std::filesystem::path>*>;
+                            std::vector<std::string>*, std::vector<double>*, std::vector<std::filesystem::path>*>;
 
 struct Option {
   std::string name;        // "max-new-tokens"; a positional has its place holder: "CONFIG"

@@ -22,7 +22,7 @@ struct Options {
   std::string experiment;
   PageOutput output;
   bool all = false;
-  std::optional<double> bytes;
+  std::vector<double> bytes;
   bool allow_unlike_cards = false;
   std::string baseline;
   std::optional<std::filesystem::path> figures, published;
@@ -33,7 +33,10 @@ struct Options {
     o.flag("all", all).help("every experiment of the database on one page, as the tables of a paper");
     output.declare(o, "the config's output.report, else standard output");
     o.option("bytes", "SHARE", bytes)
-        .help("rank all methods at equal resident bytes: of each the setting nearest below this share of full KV's");
+        .help(
+            "rank all methods at equal resident bytes: of each the setting nearest below this share of full KV's, "
+            "above "
+            "the next smaller share");
     o.option("figures", "FOLDER", figures)
         .help("every chart as a file too: SVG, and PNG and PDF where rsvg-convert is installed");
     o.option("baseline", "METHOD", baseline)
@@ -54,7 +57,7 @@ void write(const Options& options, const PageOutput& output, const reports::Docu
 }
 
 int report_all(const Options& options, const results::ResultsReader& reader, const reports::ReportOptions& report) {
-  if (options.bytes || !options.experiment.empty() || options.published)
+  if (!options.bytes.empty() || !options.experiment.empty() || options.published)
     fail({.place = "--all", .found = "--bytes, --experiment or --published beside it", .expected = "one of them"});
   std::vector<reports::ExperimentData> all;
   for (const results::ExperimentRecord& record : reader.experiments())
@@ -80,15 +83,16 @@ PageOutput destination(const Options& options, const reports::ExperimentData& da
 }
 
 int run(const Options& options) {
-  if (options.bytes && !(*options.bytes > 0))
-    fail({.place = "--bytes", .found = fmt::format("{}", *options.bytes), .expected = "a share above 0"});
+  for (const double share : options.bytes) {
+    if (!(share > 0)) fail({.place = "--bytes", .found = fmt::format("{}", share), .expected = "a share above 0"});
+  }
   (void)options.output.chosen();  // refuses an unknown format before the database is read
   const results::ResultsReader reader(options.database);
   const reports::ReportOptions report{.allow_unlike_cards = options.allow_unlike_cards, .baseline = options.baseline};
   if (options.all) return report_all(options, reader, report);
   const reports::ExperimentData data = reports::read_experiment(reader, options.experiment, printed_numbers(options));
-  if (options.bytes) {
-    write(options, options.output, reports::equal_bytes_report(data, *options.bytes));
+  if (!options.bytes.empty()) {
+    write(options, options.output, reports::equal_bytes_report(data, options.bytes));
   } else {
     write(options, destination(options, data), experiment_report(data, report));
   }

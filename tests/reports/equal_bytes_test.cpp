@@ -67,7 +67,7 @@ TEST(EqualBytes, EachMethodStandsWithItsLargestSettingWithinTheBudgetBestFirst) 
   const Document document = equal_bytes_report(
       experiment({cell("full", "full", 1, 0), cell("drop 0.5", "drop", 0.5, 0.01), cell("drop 0.25", "drop", 0.25, 0.4),
                   cell("drop 0.1", "drop", 0.1, 0.2), cell("pack 4", "pack", 0.28, 0.05)}),
-      0.285);
+      {0.285});
   const Table* ranking = find_table(document, "ranking");
   ASSERT_NE(ranking, nullptr);
   ASSERT_EQ(ranking->rows.size(), 2U);
@@ -87,7 +87,7 @@ TEST(EqualBytes, ACodecOverADroppingMethodIsAMethodOfItsOwn) {
   const Document document =
       equal_bytes_report(experiment({cell("full", "full", 1, 0), cell("int8", "int8", 0.53, 0.001),
                                      cell("int8 over drop", "int8", 0.27, 0.1, over)}),
-                         0.285);
+                         {0.285});
   EXPECT_EQ(find_table(document, "ranking")->rows[0].cells[2].text, "int8 over drop");
   EXPECT_EQ(find_table(document, "beyond")->rows[0].cells[1].text, "int8");
 }
@@ -98,7 +98,7 @@ TEST(EqualBytes, WhatHoldsMoreAndWhatFailedIsListedNotRanked) {
   broken.row.reason = "out of memory";
   const Document document = equal_bytes_report(experiment({cell("full", "full", 1, 0), cell("drop", "drop", 0.25, 0.4),
                                                            cell("select", "select", 1.05, 0.01), std::move(broken)}),
-                                               0.285);
+                                               {0.285});
   const Table* beyond = find_table(document, "beyond");
   ASSERT_NE(beyond, nullptr);
   ASSERT_EQ(beyond->rows.size(), 2U);
@@ -120,7 +120,7 @@ TEST(EqualBytes, ProtocolsAreRankedApartAndTheirOrdersCompared) {
   add("seen", "facts", 0.125, 0.25, 0.375);
   add("seen", "calls", 0.125, 0.375, 0.25);
   add("unseen", "facts", 0.375, 0.25, 0.125);
-  const Document document = equal_bytes_report(experiment(std::move(cells)), 0.3);
+  const Document document = equal_bytes_report(experiment(std::move(cells)), {0.3});
   const Table* seen = find_table(document, "ranking-question-seen");
   const Table* unseen = find_table(document, "ranking-question-unseen");
   ASSERT_TRUE(seen != nullptr && unseen != nullptr);
@@ -163,11 +163,45 @@ TEST(NeedleGrid, IsDrawnAsAHeatMapAMethodWhereSamplesAreAGrid) {
 }
 
 TEST(EqualBytes, RefusesWhatItCannotRank) {
-  EXPECT_THROW((void)equal_bytes_report(experiment({cell("full", "full", 1, 0), cell("d", "d", 0.5, 0.1)}), 0.1),
+  EXPECT_THROW((void)equal_bytes_report(experiment({cell("full", "full", 1, 0), cell("d", "d", 0.5, 0.1)}), {0.1}),
                UserError);
-  CellData other = cell("d", "d", 0.2, 0.1);
-  other.row.cell.model = "another";
-  EXPECT_THROW((void)equal_bytes_report(experiment({cell("full", "full", 1, 0), std::move(other)}), 0.3), UserError);
+  EXPECT_THROW((void)equal_bytes_report(experiment({cell("full", "full", 1, 0), cell("d", "d", 0.2, 0.1)}), {0.5, 0.3}),
+               UserError)
+      << "nothing between the two";
+}
+
+TEST(EqualBytes, ModelsAndBudgetsAreRankedApartAndTheirOrdersCompared) {
+  std::vector<CellData> cells;
+  const auto add = [&](const char* model, const char* label, const char* method, double share, double distance) {
+    cells.push_back(cell(label, method, share, distance));
+    cells.back().row.cell.model = model;
+  };
+  for (const char* model : {"small", "large"}) {
+    const bool small = model == std::string("small");
+    add(model, "full", "full", 1, 0);
+    add(model, "a half", "a", 0.5, 0.125);
+    add(model, "b half", "b", 0.5, 0.25);
+    add(model, "a quarter", "a", 0.25, small ? 0.5 : 0.25);
+    add(model, "b quarter", "b", 0.25, small ? 0.25 : 0.5);
+  }
+  const Document document = equal_bytes_report(experiment(std::move(cells)), {0.3, 0.55});
+  const auto first = [&](const char* id) {
+    const Table* table = find_table(document, id);
+    return table == nullptr ? "no table " + std::string(id) : table->rows[0].cells[3].text;
+  };
+  EXPECT_EQ(first("ranking-small-at-most-55"), "a half");
+  EXPECT_EQ(first("ranking-small-at-most-30"), "b quarter");
+  EXPECT_EQ(first("ranking-large-at-most-55"), "a half");
+  EXPECT_EQ(first("ranking-large-at-most-30"), "a quarter");
+  const Table* agreement = find_table(document, "agreement");
+  ASSERT_NE(agreement, nullptr);
+  std::vector<std::string> pairs;
+  for (const TableRow& row : agreement->rows)
+    pairs.push_back(row.cells[0].text + " | " + row.cells[1].text + " | " + std::to_string(row.cells[3].value));
+  EXPECT_EQ(pairs, (std::vector<std::string>{"small, at most 55% | small, at most 30% | -1.000000",
+                                             "large, at most 55% | large, at most 30% | 1.000000",
+                                             "small, at most 55% | large, at most 55% | 1.000000",
+                                             "small, at most 30% | large, at most 30% | -1.000000"}));
 }
 
 }  // namespace
