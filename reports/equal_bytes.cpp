@@ -233,13 +233,13 @@ struct Ranked {
   Chosen chosen;
 };
 
-/// Names a ranking by the axes on which rankings of its page differ.
-using Naming = std::function<std::string(const Ranked&)>;
+/// Names a ranking by those of the first `axes` axes on which rankings of its page differ.
+using Naming = std::function<std::string(const Ranked& ranked, size_t axes)>;
 
 Order order_of(const Ranked& ranked, const std::string& workload, const Naming& name) {
   const std::vector<std::vector<double>> distances = distances_of(ranked.chosen.ranked, workload);
-  const std::string place = name(ranked);
-  Order order{.name = workload.empty() ? place : fmt::format("{}{}{}", workload, place.empty() ? "" : " · ", place)};
+  const std::string place = name(ranked, workload.empty() ? kAxes : kQuestion);  // a workload is asked in one way
+  Order order{.name = fmt::format("{}{}{}", workload, workload.empty() || place.empty() ? "" : " · ", place)};
   for (size_t i = 0; i < distances.size(); ++i) order.distances[ranked.chosen.ranked[i]->method] = distances[i];
   return order;
 }
@@ -282,15 +282,14 @@ std::vector<Budget> budgets_of(std::vector<double> shares) {
 
 std::string percent(double share) { return fmt::format("{:.4g}%", 100 * share); }
 
-/// Names rankings by those axes on which `all` differ.
 Naming naming_of(const std::vector<Ranked>& all) {
   std::array<bool, kAxes> told{};
   for (const Ranked& ranked : all) {
     for (size_t i = 0; i < kAxes; ++i) told[i] = told[i] || ranked.place[i] != all.front().place[i];
   }
-  return [told](const Ranked& ranked) {
+  return [told](const Ranked& ranked, size_t axes) {
     std::vector<std::string> parts;
-    for (size_t i = 0; i < kAxes; ++i) {
+    for (size_t i = 0; i < axes; ++i) {
       if (told[i]) parts.push_back(ranked.place[i]);
     }
     return fmt::format("{}", fmt::join(parts, ", "));
@@ -344,7 +343,7 @@ Document equal_bytes_report(const ExperimentData& data, const std::vector<double
   const Naming name = naming_of(all);
   for (size_t i = 0; i < all.size(); ++i) {
     for (Section& section : sections[i]) {
-      if (const std::string place = name(all[i]); !place.empty()) name_after(section, place);
+      if (const std::string place = name(all[i], kAxes); !place.empty()) name_after(section, place);
       document.sections.push_back(std::move(section));
     }
   }
