@@ -31,6 +31,7 @@ if words[0] == "run":
         database.execute("INSERT OR IGNORE INTO samples SELECT 'c', ?, 'p', 9, 2, 'stop', 1, 'text', MAX(run_id), 1 FROM runs", (f"s{{i}}",))
         score = float((root / "score.txt").read_text())
         database.execute("INSERT OR IGNORE INTO sample_values VALUES ('c', ?, 'f1', ?, 'none')", (f"s{{i}}", score))
+        database.execute("INSERT INTO series SELECT 'c', ?1, 'kl_nats', ?2, 'none' WHERE NOT EXISTS (SELECT 1 FROM series WHERE sample_id = ?1)", (f"s{{i}}", f"[{{score}}]"))
     database.commit()
 else:
     print("# Title\\n\\n" + " ".join(words[3:]))
@@ -80,9 +81,19 @@ class Studies(unittest.TestCase):
 
     def test_judging_again_finds_what_differs(self):
         self.studies("one")
-        self.assertIn("4 rows compared, 0 differ", self.studies("one", "--again", "2"))
+        self.assertIn("6 rows compared, 0 differ", self.studies("one", "--again", "2"))
         (self.root / "score.txt").write_text("0.75")
         self.assertIn("one: m, w, s0, full: the results do not have sample_values ('f1', 0.75)", self.studies("one", "--again", "2", code=1))
+
+    def test_values_of_single_steps_stay_where_the_study_says_so(self):
+        study = self.root / "results/one/study.json"
+        for series, kept, compared in ((True, 3, 6), (False, 0, 4)):
+            study.write_text(json.dumps(json.loads(study.read_text()) | {"series": series}))
+            shutil.rmtree(self.root / "build/studies", ignore_errors=True)
+            self.studies("one")
+            (self.root / "one.db").write_bytes(lzma.decompress((self.root / "results/one/results.db.xz").read_bytes()))
+            self.assertEqual((kept,), sqlite3.connect(self.root / "one.db").execute("SELECT COUNT(*) FROM series").fetchone())
+            self.assertIn(f"{compared} rows compared, 0 differ", self.studies("one", "--again", "2"))
 
     def test_the_index_names_studies_that_wait_and_unknown_names_are_refused(self):
         self.studies()
