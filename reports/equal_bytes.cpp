@@ -31,7 +31,8 @@ constexpr const char* kAgreement = metrics::kTop1Agreement.name;
 /// A setting of a method with its values over all samples of all workloads.
 struct Setting {
   std::string label;
-  std::string method;  // settings of one method compete for its place: "snapkv", "int8 over snapkv"
+  std::string method;      // settings of one method compete for its place: "snapkv", "int8 over snapkv"
+  std::string protection;  // beside the method's own, as in the config; "" = none
   std::vector<double> shares, distances;
   std::map<std::string, std::map<std::string, double>> by_workload;  // distances of its samples
   std::string failure;                                               // why a cell of it has no numbers
@@ -49,6 +50,14 @@ std::string method_of(const results::CellRecord& cell) {
   return below.empty() ? cell.method_name : fmt::format("{} over {}", cell.method_name, below);
 }
 
+std::string protection_of(const results::CellRecord& cell) {
+  const nlohmann::json settings = nlohmann::json::parse(cell.settings_json, nullptr, false);
+  if (!settings.is_object()) return "";
+  const int64_t sinks = settings.value("protect_sinks", int64_t{0}),
+                newest = settings.value("protect_window", int64_t{0});
+  return sinks == 0 && newest == 0 ? "" : fmt::format("{} sinks and the {} newest protected", sinks, newest);
+}
+
 void append(std::vector<double>& all, const CellData& cell, const char* metric) {
   const std::vector<double> more = finite(cell.numbers(metric));
   all.insert(all.end(), more.begin(), more.end());
@@ -61,7 +70,10 @@ std::vector<Setting> settings_of(const ExperimentData& data) {
     if (cell.row.cell.kind != results::CellKind::quality || cell.row.cell.baseline) continue;
     const std::string& label = cell.row.cell.method;
     auto found = std::ranges::find(all, label, &Setting::label);
-    if (found == all.end()) found = all.insert(all.end(), {.label = label, .method = method_of(cell.row.cell)});
+    if (found == all.end()) {
+      const results::CellRecord& record = cell.row.cell;
+      found = all.insert(all.end(), {.label = label, .method = method_of(record), .protection = protection_of(record)});
+    }
     if (const auto state = state_cell(&cell)) {
       found->failure = state->reason;
       continue;
@@ -223,8 +235,9 @@ std::optional<Section> left_out(const ExperimentData& data, const std::vector<Se
   return Section{.id = "beyond", .title = "Beyond the budget", .tables = {std::move(table)}};
 }
 
-/// What tells a ranking from the others of its page: its model, its budget and how questions were asked.
-enum Axis : size_t { kModel, kBudget, kQuestion, kAxes };
+/// What tells a ranking from the others of its page: its model, its budget, what is kept in any case and how questions
+/// were asked.
+enum Axis : size_t { kModel, kBudget, kProtection, kQuestion, kAxes };
 
 /// A ranking and what was chosen for it.
 struct Ranked {
@@ -254,7 +267,7 @@ bool differ_only_on(Axis axis, const Ranked& a, const Ranked& b) {
 /// Agreement of every two rankings that differ on one axis, and of workloads within each; nothing of one workload.
 std::optional<Section> agreement(const std::vector<Ranked>& all, const Naming& name) {
   std::vector<std::vector<Order>> compared;
-  for (const Axis axis : {kQuestion, kBudget, kModel}) {
+  for (const Axis axis : {kQuestion, kBudget, kProtection, kModel}) {
     for (size_t i = 0; i < all.size(); ++i) {
       for (size_t j = i + 1; j < all.size(); ++j) {
         if (differ_only_on(axis, all[i], all[j]))
@@ -296,20 +309,30 @@ Naming naming_of(const std::vector<Ranked>& all) {
   };
 }
 
-/// Of `asked`, the cells of one model that were asked in one way.
-Ranked rank(const ExperimentData& asked, const std::string& model, const std::string& question, const Budget& budget) {
-  Ranked ranked{.place = {model, "at most " + percent(budget.share), "question " + question},
-                .settings = settings_of(asked)};
-  ranked.chosen = choose(ranked.settings, budget);
-  if (ranked.chosen.ranked.empty()) {
-    fail({.place = asked.experiment.experiment,
-          .found = fmt::format("no method that holds more than {} and at most {} of full KV's bytes and has a distance "
-                               "from it",
-                               percent(budget.above), percent(budget.share)),
-          .expected = "at least one",
-          .action = "give another share"});
+/// Rankings of one model that was asked in one way: as the config has it, and under each protection that methods share.
+std::vector<Ranked> rank(const ExperimentData& asked, const std::string& model, const std::string& question,
+                         const Budget& budget) {
+  std::map<std::string, std::vector<Setting>> by_protection;
+  by_protection[""];
+  for (Setting& setting : settings_of(asked)) by_protection[setting.protection].push_back(std::move(setting));
+  std::vector<Ranked> rankings;
+  for (auto& [protection, settings] : by_protection) {
+    Ranked ranked{.place = {model, "at most " + percent(budget.share), protection.empty() ? "as published" : protection,
+                            "question " + question},
+                  .settings = std::move(settings)};
+    ranked.chosen = choose(ranked.settings, budget);
+    if (!ranked.chosen.ranked.empty()) {
+      rankings.push_back(std::move(ranked));
+    } else if (protection.empty()) {
+      fail({.place = asked.experiment.experiment,
+            .found = fmt::format("no method that holds more than {} and at most {} of full KV's bytes and has a "
+                                 "distance from it",
+                                 percent(budget.above), percent(budget.share)),
+            .expected = "at least one",
+            .action = "give another share"});
+    }
   }
-  return ranked;
+  return rankings;
 }
 
 std::vector<Section> sections_of(const ExperimentData& asked, const Ranked& ranked, const Budget& budget) {
@@ -334,9 +357,11 @@ Document equal_bytes_report(const ExperimentData& data, const std::vector<double
     for (const Budget& budget : budgets) {
       for (const std::string& question : own.questions()) {
         const ExperimentData asked = own.of_question(question);
-        all.push_back(rank(asked, model, question, budget));
-        sections.push_back(sections_of(asked, all.back(), budget));
-        for (Section& section : sections.back()) caption_question(section, question);
+        for (Ranked& ranked : rank(asked, model, question, budget)) {
+          sections.push_back(sections_of(asked, ranked, budget));
+          for (Section& section : sections.back()) caption_question(section, question);
+          all.push_back(std::move(ranked));
+        }
       }
     }
   }
