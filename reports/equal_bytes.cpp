@@ -235,7 +235,7 @@ std::optional<Section> left_out(const ExperimentData& data, const std::vector<Se
   return Section{.id = "beyond", .title = "Beyond the budget", .tables = {std::move(table)}};
 }
 
-/// What tells a ranking from the others of its page: its model, its budget, what is kept in any case and how questions
+/// Tells a ranking from the others of its page: by its model, its budget, what is kept in any case and how questions
 /// were asked.
 enum Axis : size_t { kModel, kBudget, kProtection, kQuestion, kAxes };
 
