@@ -76,7 +76,7 @@ function(kvarena_test_runs_fibers name)
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ASAN_OPTIONS=detect_stack_use_after_return=0:handle_sigill=1)
 endfunction()
 
-# kvarena_test(core_test SOURCES a_test.cpp DEPS kvarena::core [ATEN] [LABEL slow] [SHARDS 4]) -> one CTest entry per
+# kvarena_test(core_test SOURCES a_test.cpp DEPS kvarena::core [ATEN] [LABEL long|slow] [SHARDS 4]) -> one CTest entry per
 # program: a program linked to libtorch takes a fifth of a second just to start. Where a program runs for many minutes,
 # SHARDS entries share its cases. Tests are compiled at -O1, a quarter faster than at -O3: what they spend their time in
 # is not theirs.
