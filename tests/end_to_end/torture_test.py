@@ -74,7 +74,7 @@ def workers_of(pid):
             words = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"worker" in words[1:2]:
+        if b"worker" in words:
             found.append(child)
     return found
 
