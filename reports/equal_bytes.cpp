@@ -28,6 +28,8 @@ constexpr const char* kShare = metrics::kKeptBytesFraction.name;
 constexpr const char* kDistance = metrics::kKlNats.name;
 constexpr const char* kAgreement = metrics::kTop1Agreement.name;
 
+constexpr size_t kFewestProtected = 3;  // methods under a protection that are worth an order
+
 /// A setting of a method with its values over all samples of all workloads.
 struct Setting {
   std::string label;
@@ -321,7 +323,7 @@ std::vector<Ranked> rank(const ExperimentData& asked, const std::string& model, 
                             "question " + question},
                   .settings = std::move(settings)};
     ranked.chosen = choose(ranked.settings, budget);
-    if (!ranked.chosen.ranked.empty()) {
+    if (ranked.chosen.ranked.size() >= (protection.empty() ? 1 : kFewestProtected)) {
       rankings.push_back(std::move(ranked));
     } else if (protection.empty()) {
       fail({.place = asked.experiment.experiment,
@@ -372,13 +374,17 @@ Document equal_bytes_report(const ExperimentData& data, const std::vector<double
       document.sections.push_back(std::move(section));
     }
   }
+  std::set<std::string> methods;
+  for (const Ranked& ranked : all) {
+    for (const Setting* setting : ranked.chosen.ranked) methods.insert(setting->method);
+  }
   std::vector<std::string> within;
   for (const Budget& budget : budgets) within.push_back(percent(budget.share));
   document.introduction = {
       fmt::format("{} methods on {} over {}, each with the setting whose measured bytes are the most within {} of "
                   "full KV's. All start from the same full prefill and are paired sample by sample with {}.",
-                  all.front().chosen.ranked.size(), fmt::join(models, ", "), fmt::join(data.workloads(), ", "),
-                  fmt::join(within, ", "), data.baseline()),
+                  methods.size(), fmt::join(models, ", "), fmt::join(data.workloads(), ", "), fmt::join(within, ", "),
+                  data.baseline()),
       "Limits: small models, short prompts, samples of one seed; intervals are over samples. Settings beside the "
       "budget are the authors'; weights that a method learns were fitted here, on few texts."};
   if (auto section = agreement(all, name)) document.sections.push_back(std::move(*section));

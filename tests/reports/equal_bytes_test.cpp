@@ -172,22 +172,26 @@ TEST(EqualBytes, RefusesWhatItCannotRank) {
 
 TEST(EqualBytes, ProtectedSettingsAreRankedApart) {
   const std::string kept = R"({"keep": 0.25, "protect_sinks": 4, "protect_window": 64})";
-  const Document document =
-      equal_bytes_report(experiment({cell("full", "full", 1, 0), cell("a", "a", 0.25, 0.5), cell("b", "b", 0.25, 0.25),
-                                     cell("pack", "pack", 0.25, 0.125), cell("a kept", "a", 0.25, 0.125, kept),
-                                     cell("b kept", "b", 0.25, 0.25, kept)}),
-                         {0.3});
-  const Table* published = find_table(document, "ranking-as-published");
-  const Table* guarded = find_table(document, "ranking-4-sinks-and-the-64-newest-protected");
+  const Document document = equal_bytes_report(
+      experiment({cell("full", "full", 1, 0), cell("a", "a", 0.25, 0.5), cell("b", "b", 0.25, 0.25),
+                  cell("c", "c", 0.25, 0.75), cell("pack", "pack", 0.25, 0.125), cell("a kept", "a", 0.25, 0.125, kept),
+                  cell("b kept", "b", 0.25, 0.25, kept), cell("c kept", "c", 0.25, 0.75, kept),
+                  cell("a half", "a", 0.5, 0.125), cell("a half kept", "a", 0.5, 0.125, kept)}),
+      {0.3, 0.55});
+  const Table* published = find_table(document, "ranking-at-most-30-as-published");
+  const Table* guarded = find_table(document, "ranking-at-most-30-4-sinks-and-the-64-newest-protected");
   ASSERT_TRUE(published != nullptr && guarded != nullptr);
-  ASSERT_EQ(published->rows.size(), 3U);
+  EXPECT_EQ(find_table(document, "ranking-at-most-55-4-sinks-and-the-64-newest-protected"), nullptr) << "one alone";
+  ASSERT_EQ(published->rows.size(), 4U);
   EXPECT_EQ(published->rows[1].cells[3].text, "b");
-  ASSERT_EQ(guarded->rows.size(), 2U) << "what has no such setting is ranked as published alone";
+  ASSERT_EQ(guarded->rows.size(), 3U) << "what has no such setting is ranked as published alone";
   EXPECT_EQ(guarded->rows[0].cells[3].text, "a kept");
   const Table* agreement = find_table(document, "agreement");
-  ASSERT_TRUE(agreement != nullptr && agreement->rows.size() == 1);
-  EXPECT_EQ(agreement->rows[0].cells[2].value, 2) << "methods that both orders hold";
-  EXPECT_EQ(agreement->rows[0].cells[3].value, -1);
+  ASSERT_NE(agreement, nullptr);
+  const TableRow& last = agreement->rows.back();
+  EXPECT_EQ(last.cells[1].text, "at most 30%, 4 sinks and the 64 newest protected");
+  EXPECT_EQ(last.cells[2].value, 3) << "methods that both orders hold";
+  EXPECT_NEAR(last.cells[3].value, 1.0 / 3, 1e-12);
 }
 
 TEST(EqualBytes, ModelsAndBudgetsAreRankedApartAndTheirOrdersCompared) {
