@@ -139,13 +139,38 @@ std::vector<std::vector<double>> distances_of(const std::vector<const Setting*>&
   return all;
 }
 
-/// The experiment with the ranked settings alone, the baseline first.
+/// Leaves out samples of which not all settings have a distance: a study that goes on has more of some.
+void keep_shared_samples(ExperimentData& data) {
+  std::map<std::string, std::map<std::string, size_t>> settings_with;  // by workload and sample
+  std::map<std::string, size_t> settings;
+  for (const CellData& cell : data.cells) {
+    if (cell.row.cell.kind != results::CellKind::quality || cell.row.cell.baseline) continue;
+    if (!cell.values.contains(kDistance)) continue;
+    ++settings[cell.row.cell.workload];
+    for (const results::ValueRow& row : cell.values.at(kDistance).rows) {
+      if (std::isfinite(row.value)) ++settings_with[cell.row.cell.workload][row.sample_id];
+    }
+  }
+  for (CellData& cell : data.cells) {
+    const std::string& workload = cell.row.cell.workload;
+    if (cell.row.cell.kind != results::CellKind::quality || !settings.contains(workload)) continue;
+    for (auto& [metric, column] : cell.values) {
+      std::erase_if(column.rows, [&](const results::ValueRow& row) {
+        const auto found = settings_with[workload].find(row.sample_id);
+        return found == settings_with[workload].end() || found->second < settings[workload];
+      });
+    }
+  }
+}
+
+/// The experiment with the ranked settings alone, the baseline first, on the samples that all of them have.
 ExperimentData only(const ExperimentData& data, const std::vector<const Setting*>& ranked) {
   std::map<std::string, int64_t> rank = {{data.baseline(), -1}};
   for (size_t i = 0; i < ranked.size(); ++i) rank[ranked[i]->label] = static_cast<int64_t>(i);
   ExperimentData part = data;
   std::erase_if(part.cells, [&](const CellData& cell) { return !rank.contains(cell.row.cell.method); });
   std::ranges::stable_sort(part.cells, {}, [&](const CellData& cell) { return rank.at(cell.row.cell.method); });
+  keep_shared_samples(part);
   return part;
 }
 
@@ -170,7 +195,8 @@ Section ranking(const ExperimentData& data, const Chosen& chosen, double share) 
               .caption =
                   "Resident bytes are measured after the prompt, means over all samples: entries, scales, "
                   "positions, indexes, and what lies on the device of a cache behind it. KL from full KV is "
-                  "teacher-forced on its continuation. Rank of 95 in 100 draws of the samples that all methods have: "
+                  "teacher-forced on its continuation. Samples are those that all methods have; rank of 95 in 100 "
+                  "draws of them: "
                   "methods whose ranks overlap are in no order.",
               .columns = {{.title = "Rank"},
                           {.title = "of 95 in 100 draws", .numeric = false},
@@ -245,7 +271,9 @@ enum Axis : size_t { kModel, kBudget, kProtection, kQuestion, kAxes };
 struct Ranked {
   std::array<std::string, kAxes> place;  // on each axis
   std::vector<Setting> settings;
-  Chosen chosen;
+  ExperimentData data;            // of the chosen settings, on the samples that all of them have
+  std::vector<Setting> compared;  // of this data
+  Chosen chosen;                  // those ranked are of `compared`
 };
 
 /// Names a ranking by those of the first `axes` axes on which rankings of its page differ.
@@ -311,6 +339,16 @@ Naming naming_of(const std::vector<Ranked>& all) {
   };
 }
 
+void compare_on_shared_samples(Ranked& ranked, const ExperimentData& asked) {
+  ranked.data = only(asked, ranked.chosen.ranked);
+  ranked.compared = settings_of(ranked.data);
+  std::ranges::stable_sort(ranked.compared, {}, &Setting::distance);
+  ranked.chosen.ranked.clear();
+  for (const Setting& setting : ranked.compared) {
+    if (setting.complete()) ranked.chosen.ranked.push_back(&setting);
+  }
+}
+
 /// Rankings of one model that was asked in one way: as the config has it, and under each protection that methods share.
 std::vector<Ranked> rank(const ExperimentData& asked, const std::string& model, const std::string& question,
                          const Budget& budget) {
@@ -323,6 +361,7 @@ std::vector<Ranked> rank(const ExperimentData& asked, const std::string& model, 
                             "question " + question},
                   .settings = std::move(settings)};
     ranked.chosen = choose(ranked.settings, budget);
+    compare_on_shared_samples(ranked, asked);
     if (ranked.chosen.ranked.size() >= (protection.empty() ? 1 : kFewestProtected)) {
       rankings.push_back(std::move(ranked));
     } else if (protection.empty()) {
@@ -338,7 +377,7 @@ std::vector<Ranked> rank(const ExperimentData& asked, const std::string& model, 
 }
 
 std::vector<Section> sections_of(const ExperimentData& asked, const Ranked& ranked, const Budget& budget) {
-  const ModelCells cells(only(asked, ranked.chosen.ranked), /*unlike_prompts=*/false);
+  const ModelCells cells(ranked.data, /*unlike_prompts=*/false);
   std::vector<Section> sections{ranking(cells.data, ranked.chosen, budget.share),
                                 quality_section(cells.data, {&cells, 1})};
   if (auto section = left_out(asked, ranked.settings, ranked.chosen)) sections.push_back(std::move(*section));

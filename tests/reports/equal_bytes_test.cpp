@@ -170,6 +170,18 @@ TEST(EqualBytes, RefusesWhatItCannotRank) {
       << "nothing between the two";
 }
 
+TEST(EqualBytes, ComparesOnSamplesThatAllHave) {
+  CellData far = cell("far", "far", 0.25, 0.25);
+  for (int64_t i = 4; i < 10; ++i) far.values["kl_nats"].rows[static_cast<size_t>(i)].value = 0;
+  const Document document = equal_bytes_report(
+      experiment({cell("full", "full", 1, 0), std::move(far), cell("near", "near", 0.25, 0.125, "{}", 4)}), {0.3});
+  const Table* ranking = find_table(document, "ranking");
+  ASSERT_NE(ranking, nullptr);
+  EXPECT_EQ(ranking->rows[0].cells[3].text, "near") << "0.125 for 0.25 where both were judged, 0.1 in the mean of ten";
+  EXPECT_NEAR(ranking->rows[1].cells[5].value, 0.25, 1e-12);
+  EXPECT_EQ(ranking->rows[1].cells[5].detail, "4 samples");
+}
+
 TEST(EqualBytes, ProtectedSettingsAreRankedApart) {
   const std::string kept = R"({"keep": 0.25, "protect_sinks": 4, "protect_window": 64})";
   const Document document = equal_bytes_report(
