@@ -44,20 +44,23 @@ struct Setting {
   [[nodiscard]] double distance() const { return metrics::mean_of(distances); }
 };
 
-std::string method_of(const results::CellRecord& cell) {
-  const nlohmann::json settings = nlohmann::json::parse(cell.settings_json, nullptr, false);
-  if (!settings.is_object()) return cell.method_name;
+std::string method_of(const results::CellRecord& cell, const nlohmann::json& settings) {
   const nlohmann::json over = settings.value("over", nlohmann::json());
   const std::string below = over.is_object() ? over.value("name", "") : "";
   return below.empty() ? cell.method_name : fmt::format("{} over {}", cell.method_name, below);
 }
 
-std::string protection_of(const results::CellRecord& cell) {
-  const nlohmann::json settings = nlohmann::json::parse(cell.settings_json, nullptr, false);
-  if (!settings.is_object()) return "";
+std::string protection_of(const nlohmann::json& settings) {
   const int64_t sinks = settings.value("protect_sinks", int64_t{0}),
                 newest = settings.value("protect_window", int64_t{0});
   return sinks == 0 && newest == 0 ? "" : fmt::format("{} sinks and the {} newest protected", sinks, newest);
+}
+
+/// A setting without values.
+Setting setting_of(const results::CellRecord& cell) {
+  nlohmann::json settings = nlohmann::json::parse(cell.settings_json, nullptr, false);
+  if (!settings.is_object()) settings = nlohmann::json::object();
+  return {.label = cell.method, .method = method_of(cell, settings), .protection = protection_of(settings)};
 }
 
 void append(std::vector<double>& all, const CellData& cell, const char* metric) {
@@ -72,10 +75,7 @@ std::vector<Setting> settings_of(const ExperimentData& data) {
     if (cell.row.cell.kind != results::CellKind::quality || cell.row.cell.baseline) continue;
     const std::string& label = cell.row.cell.method;
     auto found = std::ranges::find(all, label, &Setting::label);
-    if (found == all.end()) {
-      const results::CellRecord& record = cell.row.cell;
-      found = all.insert(all.end(), {.label = label, .method = method_of(record), .protection = protection_of(record)});
-    }
+    if (found == all.end()) found = all.insert(all.end(), setting_of(cell.row.cell));
     if (const auto state = state_cell(&cell)) {
       found->failure = state->reason;
       continue;
@@ -96,7 +96,7 @@ struct Budget {
 };
 
 struct Chosen {
-  std::vector<const Setting*> ranked;  // one a method, least distance first
+  std::vector<const Setting*> ranked;  // one a method
   std::vector<const Setting*> beyond;  // of each other method the one with the fewest bytes, fewest first
 };
 
@@ -115,63 +115,37 @@ Chosen choose(const std::vector<Setting>& settings, const Budget& budget) {
   for (const auto& [method, setting] : least) {
     if (!within.contains(method) && setting->share() > budget.share) chosen.beyond.push_back(setting);
   }
-  std::ranges::stable_sort(chosen.ranked, {}, &Setting::distance);
   std::ranges::stable_sort(chosen.beyond, {}, &Setting::share);
   return chosen;
 }
 
-/// Distances of ranked settings [settings] on the samples that all of them have [samples], in one workload or in all.
+/// Distances of ranked settings [settings] on the samples that they share [samples], in one workload or in all.
 std::vector<std::vector<double>> distances_of(const std::vector<const Setting*>& ranked, const std::string& workload) {
-  std::vector<std::vector<double>> all(ranked.size());
-  for (const auto& [name, samples] : ranked.front()->by_workload) {
-    if (!workload.empty() && name != workload) continue;
-    for (const auto& [sample, first] : samples) {
-      std::vector<double> row;
-      for (const Setting* setting : ranked) {
-        const auto found = setting->by_workload.find(name);
-        if (found != setting->by_workload.end() && found->second.contains(sample))
-          row.push_back(found->second.at(sample));
-      }
-      if (row.size() != ranked.size()) continue;
-      for (size_t i = 0; i < row.size(); ++i) all[i].push_back(row[i]);
+  std::vector<std::vector<double>> all;
+  for (const Setting* setting : ranked) {
+    std::vector<double>& own = all.emplace_back();
+    for (const auto& [name, samples] : setting->by_workload) {
+      if (!workload.empty() && name != workload) continue;
+      for (const auto& [sample, distance] : samples) own.push_back(distance);
     }
   }
   return all;
 }
 
-/// Leaves out samples of which not all settings have a distance: a study that goes on has more of some.
-void keep_shared_samples(ExperimentData& data) {
+/// Leaves out samples of which not all of so many settings have a distance: a study that goes on has more of some.
+void keep_shared_samples(ExperimentData& data, size_t settings) {
   std::map<std::string, std::map<std::string, size_t>> settings_with;  // by workload and sample
-  std::map<std::string, size_t> settings;
-  for (const CellData& cell : data.cells) {
-    if (cell.row.cell.kind != results::CellKind::quality || cell.row.cell.baseline) continue;
-    if (!cell.values.contains(kDistance)) continue;
-    ++settings[cell.row.cell.workload];
-    for (const results::ValueRow& row : cell.values.at(kDistance).rows) {
-      if (std::isfinite(row.value)) ++settings_with[cell.row.cell.workload][row.sample_id];
+  for (const Setting& setting : settings_of(data)) {
+    for (const auto& [workload, samples] : setting.by_workload) {
+      for (const auto& [sample, distance] : samples) ++settings_with[workload][sample];
     }
   }
   for (CellData& cell : data.cells) {
-    const std::string& workload = cell.row.cell.workload;
-    if (cell.row.cell.kind != results::CellKind::quality || !settings.contains(workload)) continue;
-    for (auto& [metric, column] : cell.values) {
-      std::erase_if(column.rows, [&](const results::ValueRow& row) {
-        const auto found = settings_with[workload].find(row.sample_id);
-        return found == settings_with[workload].end() || found->second < settings[workload];
-      });
-    }
+    if (cell.row.cell.kind != results::CellKind::quality) continue;
+    std::map<std::string, size_t>& with = settings_with[cell.row.cell.workload];
+    for (auto& [metric, column] : cell.values)
+      std::erase_if(column.rows, [&](const results::ValueRow& row) { return with[row.sample_id] < settings; });
   }
-}
-
-/// The experiment with the ranked settings alone, the baseline first, on the samples that all of them have.
-ExperimentData only(const ExperimentData& data, const std::vector<const Setting*>& ranked) {
-  std::map<std::string, int64_t> rank = {{data.baseline(), -1}};
-  for (size_t i = 0; i < ranked.size(); ++i) rank[ranked[i]->label] = static_cast<int64_t>(i);
-  ExperimentData part = data;
-  std::erase_if(part.cells, [&](const CellData& cell) { return !rank.contains(cell.row.cell.method); });
-  std::ranges::stable_sort(part.cells, {}, [&](const CellData& cell) { return rank.at(cell.row.cell.method); });
-  keep_shared_samples(part);
-  return part;
 }
 
 Pool pooled(const ExperimentData& data, const std::string& label, const char* metric) {
@@ -186,28 +160,30 @@ TableCell share_cell(const ExperimentData& data, const Setting& setting, const M
   return cell;
 }
 
+std::string percent(double share) { return fmt::format("{:.4g}%", 100 * share); }
+
 Section ranking(const ExperimentData& data, const Chosen& chosen, double share) {
   const MetricLook bytes = look_of(data, kShare), distance = look_of(data, kDistance),
                    agreement = look_of(data, kAgreement);
   const NumberFormat digits{.style = NumberStyle::significant, .digits = 3};
-  Table table{.id = "ranking",
-              .title = fmt::format("At most {:.4g}% of full KV's bytes", 100 * share),
-              .caption =
-                  "Resident bytes are measured after the prompt, means over all samples: entries, scales, "
-                  "positions, indexes, and what lies on the device of a cache behind it. KL from full KV is "
-                  "teacher-forced on its continuation. Samples are those that all methods have; rank of 95 in 100 "
-                  "draws of them: "
-                  "methods whose ranks overlap are in no order.",
-              .columns = {{.title = "Rank"},
-                          {.title = "of 95 in 100 draws", .numeric = false},
-                          {.title = "Method", .numeric = false},
-                          {.title = "Setting", .numeric = false},
-                          {.title = "Resident", .unit = bytes.unit, .format = bytes.format},
-                          {.title = "KL a step", .unit = distance.unit, .better = Better::lower, .format = digits},
-                          {.title = "Same next token",
-                           .unit = agreement.unit,
-                           .better = agreement.better,
-                           .format = agreement.format}}};
+  Table table{
+      .id = "ranking",
+      .title = fmt::format("At most {} of full KV's bytes", percent(share)),
+      .caption =
+          "Resident bytes are measured after the prompt, means over all samples: entries, scales, "
+          "positions, indexes, and what lies on the device of a cache behind it. KL from full KV is "
+          "teacher-forced on its continuation. Samples are those that all methods have. Rank of 95 in 100 draws of "
+          "them: methods whose ranks overlap are in no order.",
+      .columns = {{.title = "Rank"},
+                  {.title = "of 95 in 100 draws", .numeric = false},
+                  {.title = "Method", .numeric = false},
+                  {.title = "Setting", .numeric = false},
+                  {.title = "Resident", .unit = bytes.unit, .format = bytes.format},
+                  {.title = "KL a step", .unit = distance.unit, .better = Better::lower, .format = digits},
+                  {.title = "Same next token",
+                   .unit = agreement.unit,
+                   .better = agreement.better,
+                   .format = agreement.format}}};
   std::vector<BarValue> bars;
   const std::vector<std::vector<double>> distances = distances_of(chosen.ranked, "");
   const auto ranks =
@@ -323,8 +299,6 @@ std::vector<Budget> budgets_of(std::vector<double> shares) {
   return budgets;
 }
 
-std::string percent(double share) { return fmt::format("{:.4g}%", 100 * share); }
-
 Naming naming_of(const std::vector<Ranked>& all) {
   std::array<bool, kAxes> told{};
   for (const Ranked& ranked : all) {
@@ -339,14 +313,22 @@ Naming naming_of(const std::vector<Ranked>& all) {
   };
 }
 
+/// Orders what was chosen by distance, best first behind the baseline, on the samples that all of it has.
 void compare_on_shared_samples(Ranked& ranked, const ExperimentData& asked) {
-  ranked.data = only(asked, ranked.chosen.ranked);
+  std::vector<std::string> labels = {asked.baseline()};
+  for (const Setting* setting : ranked.chosen.ranked) labels.push_back(setting->label);
+  ranked.data = asked.of_methods(labels);
+  keep_shared_samples(ranked.data, ranked.chosen.ranked.size());
   ranked.compared = settings_of(ranked.data);
   std::ranges::stable_sort(ranked.compared, {}, &Setting::distance);
   ranked.chosen.ranked.clear();
+  std::map<std::string, size_t> rank;  // the baseline's is 0
   for (const Setting& setting : ranked.compared) {
+    const size_t place = rank.size() + 1;
+    rank[setting.label] = place;
     if (setting.complete()) ranked.chosen.ranked.push_back(&setting);
   }
+  std::ranges::stable_sort(ranked.data.cells, {}, [&](const CellData& cell) { return rank[cell.row.cell.method]; });
 }
 
 /// Rankings of one model that was asked in one way: as the config has it, and under each protection that methods share.
