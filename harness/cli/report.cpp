@@ -35,8 +35,7 @@ struct Options {
     o.option("bytes", "SHARE", bytes)
         .help(
             "rank all methods at equal resident bytes: of each the setting nearest below this share of full KV's, "
-            "above "
-            "the next smaller share");
+            "above the next smaller one");
     o.option("figures", "FOLDER", figures)
         .help("every chart as a file too: SVG, and PNG and PDF where rsvg-convert is installed");
     o.option("baseline", "METHOD", baseline)
