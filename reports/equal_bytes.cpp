@@ -8,7 +8,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "harness/core/error.h"
@@ -18,6 +17,7 @@
 #include "reports/orders.h"
 #include "reports/pooled.h"
 #include "reports/protocol_line.h"
+#include "reports/ranked_settings.h"
 #include "reports/sections.h"
 #include "reports/verdict.h"
 
@@ -29,124 +29,6 @@ constexpr const char* kDistance = metrics::kKlNats.name;
 constexpr const char* kAgreement = metrics::kTop1Agreement.name;
 
 constexpr size_t kFewestProtected = 3;  // methods under a protection that are worth an order
-
-/// A setting of a method with its values over all samples of all workloads.
-struct Setting {
-  std::string label;
-  std::string method;      // settings of one method compete for its place: "snapkv", "int8 over snapkv"
-  std::string protection;  // beside the method's own, as in the config; "" = none
-  std::vector<double> shares, distances;
-  std::map<std::string, std::map<std::string, double>> by_workload;  // distances of its samples
-  std::string failure;                                               // why a cell of it has no numbers
-
-  [[nodiscard]] bool complete() const { return failure.empty() && !shares.empty() && !distances.empty(); }
-  [[nodiscard]] double share() const { return metrics::mean_of(shares); }
-  [[nodiscard]] double distance() const { return metrics::mean_of(distances); }
-};
-
-std::string method_of(const results::CellRecord& cell, const nlohmann::json& settings) {
-  const nlohmann::json over = settings.value("over", nlohmann::json());
-  const std::string below = over.is_object() ? over.value("name", "") : "";
-  return below.empty() ? cell.method_name : fmt::format("{} over {}", cell.method_name, below);
-}
-
-std::string protection_of(const nlohmann::json& settings) {
-  const int64_t sinks = settings.value("protect_sinks", int64_t{0}),
-                newest = settings.value("protect_window", int64_t{0});
-  return sinks == 0 && newest == 0 ? "" : fmt::format("{} sinks and the {} newest protected", sinks, newest);
-}
-
-/// A setting without values.
-Setting setting_of(const results::CellRecord& cell) {
-  nlohmann::json settings = nlohmann::json::parse(cell.settings_json, nullptr, false);
-  if (!settings.is_object()) settings = nlohmann::json::object();
-  return {.label = cell.method, .method = method_of(cell, settings), .protection = protection_of(settings)};
-}
-
-void append(std::vector<double>& all, const CellData& cell, const char* metric) {
-  const std::vector<double> more = finite(cell.numbers(metric));
-  all.insert(all.end(), more.begin(), more.end());
-}
-
-/// Every setting but the baseline, in the order of the plan.
-std::vector<Setting> settings_of(const ExperimentData& data) {
-  std::vector<Setting> all;
-  for (const CellData& cell : data.cells) {
-    if (cell.row.cell.kind != results::CellKind::quality || cell.row.cell.baseline) continue;
-    const std::string& label = cell.row.cell.method;
-    auto found = std::ranges::find(all, label, &Setting::label);
-    if (found == all.end()) found = all.insert(all.end(), setting_of(cell.row.cell));
-    if (const auto state = state_cell(&cell)) {
-      found->failure = state->reason;
-      continue;
-    }
-    append(found->shares, cell, kShare);
-    append(found->distances, cell, kDistance);
-    if (!cell.values.contains(kDistance)) continue;
-    for (const results::ValueRow& row : cell.values.at(kDistance).rows) {
-      if (std::isfinite(row.value)) found->by_workload[cell.row.cell.workload][row.sample_id] = row.value;
-    }
-  }
-  return all;
-}
-
-/// Shares of full KV's bytes: more than `above`, at most `share`.
-struct Budget {
-  double above = 0, share = 0;
-};
-
-struct Chosen {
-  std::vector<const Setting*> ranked;  // one a method
-  std::vector<const Setting*> beyond;  // of each other method the one with the fewest bytes, fewest first
-};
-
-Chosen choose(const std::vector<Setting>& settings, const Budget& budget) {
-  std::map<std::string, const Setting*> within, least;
-  for (const Setting& setting : settings) {
-    if (!setting.complete()) continue;
-    const Setting*& smallest = least[setting.method];
-    if (smallest == nullptr || setting.share() < smallest->share()) smallest = &setting;
-    if (setting.share() <= budget.above || setting.share() > budget.share) continue;
-    const Setting*& largest = within[setting.method];
-    if (largest == nullptr || setting.share() > largest->share()) largest = &setting;
-  }
-  Chosen chosen;
-  for (const auto& [method, setting] : within) chosen.ranked.push_back(setting);
-  for (const auto& [method, setting] : least) {
-    if (!within.contains(method) && setting->share() > budget.share) chosen.beyond.push_back(setting);
-  }
-  std::ranges::stable_sort(chosen.beyond, {}, &Setting::share);
-  return chosen;
-}
-
-/// Distances of ranked settings [settings] on the samples that they share [samples], in one workload or in all.
-std::vector<std::vector<double>> distances_of(const std::vector<const Setting*>& ranked, const std::string& workload) {
-  std::vector<std::vector<double>> all;
-  for (const Setting* setting : ranked) {
-    std::vector<double>& own = all.emplace_back();
-    for (const auto& [name, samples] : setting->by_workload) {
-      if (!workload.empty() && name != workload) continue;
-      for (const auto& [sample, distance] : samples) own.push_back(distance);
-    }
-  }
-  return all;
-}
-
-/// Leaves out samples of which not all of so many settings have a distance: a study that goes on has more of some.
-void keep_shared_samples(ExperimentData& data, size_t settings) {
-  std::map<std::string, std::map<std::string, size_t>> settings_with;  // by workload and sample
-  for (const Setting& setting : settings_of(data)) {
-    for (const auto& [workload, samples] : setting.by_workload) {
-      for (const auto& [sample, distance] : samples) ++settings_with[workload][sample];
-    }
-  }
-  for (CellData& cell : data.cells) {
-    if (cell.row.cell.kind != results::CellKind::quality) continue;
-    std::map<std::string, size_t>& with = settings_with[cell.row.cell.workload];
-    for (auto& [metric, column] : cell.values)
-      std::erase_if(column.rows, [&](const results::ValueRow& row) { return with[row.sample_id] < settings; });
-  }
-}
 
 Pool pooled(const ExperimentData& data, const std::string& label, const char* metric) {
   return pool_of(data, label, results::CellKind::quality, metric);
@@ -162,6 +44,39 @@ TableCell share_cell(const ExperimentData& data, const Setting& setting, const M
 
 std::string percent(double share) { return fmt::format("{:.4g}%", 100 * share); }
 
+std::string place_of(const metrics::RankEstimate& estimate) {
+  return fmt::format("{} – {}", std::floor(estimate.interval.low), std::ceil(estimate.interval.high));
+}
+
+/// Ranks with intervals; none of one sample, of which none can be drawn.
+std::vector<metrics::RankEstimate> ranks_of(const std::vector<std::vector<double>>& distances) {
+  return distances.front().size() < 2 ? std::vector<metrics::RankEstimate>() : metrics::bootstrap_ranks(distances);
+}
+
+/// Distances and ranks in each workload alone.
+Table by_workload(const ExperimentData& data, const Chosen& chosen) {
+  Table table{.id = "ranking-workloads",
+              .title = "By workload",
+              .caption = "KL from full KV and the rank of 95 in 100 draws, of the workload's samples alone.",
+              .columns = {{.title = "Method", .numeric = false}}};
+  for (const Setting* setting : chosen.ranked) table.rows.push_back({.cells = {text_cell(setting->method)}});
+  for (const std::string& workload : data.workloads()) {
+    const std::vector<std::vector<double>> distances = distances_of(chosen.ranked, workload);
+    const std::vector<metrics::RankEstimate> ranks = ranks_of(distances);
+    table.columns.push_back({.title = "KL a step",
+                             .unit = look_of(data, kDistance).unit,
+                             .group = workload,
+                             .better = Better::lower,
+                             .format = {.style = NumberStyle::significant, .digits = 3}});
+    table.columns.push_back({.title = "Rank", .group = workload, .numeric = false});
+    for (size_t i = 0; i < distances.size(); ++i) {
+      table.rows[i].cells.push_back(number_cell(metrics::mean_of(distances[i])));
+      table.rows[i].cells.push_back(text_cell(ranks.empty() ? "" : place_of(ranks[i])));
+    }
+  }
+  return table;
+}
+
 Section ranking(const ExperimentData& data, const Chosen& chosen, double share) {
   const MetricLook bytes = look_of(data, kShare), distance = look_of(data, kDistance),
                    agreement = look_of(data, kAgreement);
@@ -170,10 +85,10 @@ Section ranking(const ExperimentData& data, const Chosen& chosen, double share) 
       .id = "ranking",
       .title = fmt::format("At most {} of full KV's bytes", percent(share)),
       .caption =
-          "Resident bytes are measured after the prompt, means over all samples: entries, scales, "
-          "positions, indexes, and what lies on the device of a cache behind it. KL from full KV is "
-          "teacher-forced on its continuation. Samples are those that all methods have. Rank of 95 in 100 draws of "
-          "them: methods whose ranks overlap are in no order.",
+          "Resident bytes are measured after the prompt, means over all samples: entries, scales, positions, "
+          "indexes, and what lies on the device of a cache behind it; layers with a window, which methods leave "
+          "alone, are left out on both sides. KL from full KV is teacher-forced on its continuation. Samples are "
+          "those that all methods have. Rank of 95 in 100 draws of them: methods whose ranks overlap are in no order.",
       .columns = {{.title = "Rank"},
                   {.title = "of 95 in 100 draws", .numeric = false},
                   {.title = "Method", .numeric = false},
@@ -185,13 +100,10 @@ Section ranking(const ExperimentData& data, const Chosen& chosen, double share) 
                    .better = agreement.better,
                    .format = agreement.format}}};
   std::vector<BarValue> bars;
-  const std::vector<std::vector<double>> distances = distances_of(chosen.ranked, "");
-  const auto ranks =
-      distances.front().size() < 2 ? std::vector<metrics::RankEstimate>() : metrics::bootstrap_ranks(distances);
+  const std::vector<metrics::RankEstimate> ranks = ranks_of(distances_of(chosen.ranked, ""));
   for (size_t i = 0; i < chosen.ranked.size(); ++i) {
     const Setting& setting = *chosen.ranked[i];
-    const std::string drawn =
-        ranks.empty() ? "" : fmt::format("{:.4g} – {:.4g}", ranks[i].interval.low, ranks[i].interval.high);
+    const std::string drawn = ranks.empty() ? "" : place_of(ranks[i]);
     TableRow row{.cells = {number_cell(static_cast<double>(i) + 1), text_cell(drawn), text_cell(setting.method),
                            text_cell(setting.label), share_cell(data, setting, bytes),
                            mean_of_pool(pooled(data, setting.label, kDistance), distance),
@@ -203,7 +115,9 @@ Section ranking(const ExperimentData& data, const Chosen& chosen, double share) 
   mark_best(table);
   Chart chart = bar_chart("ranking-kl", "KL from full KV at equal bytes", {.title = "KL a step, nats"}, bars);
   chart.caption = "Shorter is better; intervals are over samples.";
-  return {.id = "ranking", .title = "Ranking", .tables = {std::move(table)}, .charts = {std::move(chart)}};
+  Section section{.id = "ranking", .title = "Ranking", .tables = {std::move(table)}, .charts = {std::move(chart)}};
+  if (data.workloads().size() > 1) section.tables.push_back(by_workload(data, chosen));
+  return section;
 }
 
 /// Methods that are not ranked: what they hold at least, or why there is no number.

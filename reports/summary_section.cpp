@@ -20,6 +20,8 @@ namespace kvarena::reports {
 namespace {
 
 constexpr double kWhole = 0.95;  // shares from here on save nothing
+constexpr size_t kNamed = 6;     // methods of a sentence that are named; of a few more all are
+constexpr size_t kFewMore = 2;
 
 /// "a quarter", "29%".
 std::string share_words(double share) {
@@ -40,8 +42,13 @@ std::string said(const std::string& label) {
   return label.find(',') == std::string::npos ? label : fmt::format("“{}”", label);
 }
 
+bool too_many(size_t methods) { return methods > kNamed + kFewMore; }
+
 std::string listed(const std::vector<std::string>& names) {
   if (names.size() == 1) return names.front();
+  if (too_many(names.size())) {
+    return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + kNamed, ", "), names.size() - kNamed);
+  }
   return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 
@@ -127,21 +134,21 @@ class Summary {
     return all;
   }
 
-  [[nodiscard]] std::vector<std::string> effects(const std::vector<Member>& members) const {
-    std::vector<std::string> list;
-    for (const Member& member : members) {
-      if (member.evidence != nullptr)
-        list.push_back(fmt::format("{} {}", said(member.method), effect(*member.evidence, look_)));
-    }
-    return list;
-  }
-
   [[nodiscard]] std::string of_budget(const std::vector<Member>& members) const {
-    const std::vector<std::string> list = effects(members);
-    if (list.empty()) return "";
+    std::vector<std::string> effects;
     double share = 0;
-    for (const Member& member : members) share += member.share / static_cast<double>(members.size());
-    return fmt::format("At {} of full KV's bytes, {}.{}", share_words(share), fmt::join(list, "; "), apart(members));
+    for (const Member& member : members) {
+      share += member.share / static_cast<double>(members.size());
+      if (member.evidence != nullptr)
+        effects.push_back(fmt::format("{} {}", said(member.method), effect(*member.evidence, look_)));
+    }
+    if (effects.empty()) return "";
+    if (too_many(effects.size())) {
+      const size_t between = effects.size() - kNamed - 1;
+      effects.back() = fmt::format("after {} more, {}", between, effects.back());
+      effects.erase(effects.begin() + kNamed, effects.end() - 1);
+    }
+    return fmt::format("At {} of full KV's bytes, {}.{}", share_words(share), fmt::join(effects, "; "), apart(members));
   }
 
   /// Which of a class can be told from its best, each tested against it.

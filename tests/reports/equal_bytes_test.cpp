@@ -128,6 +128,14 @@ TEST(EqualBytes, ProtocolsAreRankedApartAndTheirOrdersCompared) {
   EXPECT_EQ(seen->rows[0].cells[1].text, "1 – 1");
   EXPECT_EQ(seen->rows[1].cells[1].text, "2 – 3") << "which workload's samples are drawn decides";
   EXPECT_EQ(unseen->rows[0].cells[2].text, "c");
+  const Table* by_workload = find_table(document, "ranking-workloads-question-seen");
+  ASSERT_NE(by_workload, nullptr);
+  EXPECT_EQ(by_workload->columns[1].group, "facts, seen");
+  EXPECT_EQ(by_workload->rows[1].cells[0].text, "b");
+  EXPECT_EQ(by_workload->rows[1].cells[1].value, 0.25);
+  EXPECT_EQ(by_workload->rows[1].cells[2].text, "2 – 2");
+  EXPECT_EQ(by_workload->rows[1].cells[4].text, "3 – 3");
+  EXPECT_EQ(find_table(document, "ranking-workloads-question-unseen"), nullptr) << "one workload";
   const Table* agreement = find_table(document, "agreement");
   ASSERT_NE(agreement, nullptr);
   ASSERT_EQ(agreement->rows.size(), 2U) << "seen beside unseen, facts beside calls";
@@ -180,6 +188,31 @@ TEST(EqualBytes, ComparesOnSamplesThatAllHave) {
   EXPECT_EQ(ranking->rows[0].cells[3].text, "near") << "0.125 for 0.25 where both were judged, 0.1 in the mean of ten";
   EXPECT_NEAR(ranking->rows[1].cells[5].value, 0.25, 1e-12);
   EXPECT_EQ(ranking->rows[1].cells[5].detail, "4 samples");
+}
+
+TEST(EqualBytes, SharesAreOfLayersWithoutAWindow) {
+  const auto with_window = [](CellData made, double resident, double sliding) {
+    for (const auto& [metric, value] : {std::pair("resident_bytes", resident), std::pair("sliding_bytes", sliding)}) {
+      results::ValueColumn values = made.values.at("kept_bytes_fraction");
+      for (results::ValueRow& row : values.rows) row.value = value;
+      made.values[metric] = std::move(values);
+    }
+    return made;
+  };
+  const Document document = equal_bytes_report(
+      experiment({with_window(cell("full", "full", 1, 0), 1000, 600),
+                  with_window(cell("drop", "drop", 0.7, 0.1), 700, 600),     // 100 of 400
+                  with_window(cell("every", "every", 0.55, 0.2), 550, 450),  // the same, and less of the windows
+                  with_window(cell("half", "half", 0.8, 0.1), 800, 600)}),
+      {0.3});
+  const Table* ranking = find_table(document, "ranking");
+  ASSERT_NE(ranking, nullptr);
+  ASSERT_EQ(ranking->rows.size(), 2U);
+  EXPECT_NEAR(ranking->rows[0].cells[4].value, 25, 1e-9);
+  EXPECT_NEAR(ranking->rows[1].cells[4].value, 25, 1e-9);
+  const Table* beyond = find_table(document, "beyond");
+  ASSERT_NE(beyond, nullptr);
+  EXPECT_NEAR(beyond->rows[0].cells[2].value, 50, 1e-9);
 }
 
 TEST(EqualBytes, ProtectedSettingsAreRankedApart) {

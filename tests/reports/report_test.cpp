@@ -184,6 +184,16 @@ TEST_F(ReportTest, TheSummaryComesFirstAndSaysWhatEachAmountOfBytesCosts) {
   EXPECT_NE(text.find("select holds 110% of full KV's bytes and shows no difference"), std::string::npos) << text;
 }
 
+TEST_F(ReportTest, OfManyMethodsTheSummaryNamesTheFirstAndTheLast) {
+  std::vector<MethodScores> methods = {at_bytes("full", 1, scores(40, 0.8, 0.1))};
+  for (int i = 1; i <= 12; ++i)
+    methods.push_back(at_bytes(fmt::format("m{}", i), 0.25, scores(40, 0.7 - 0.05 * i, 0.1)));
+  const std::string text = summary(experiment_report(experiment("a.db", methods)));
+  EXPECT_NE(text.find("m6 costs 40.0 points (40.0 to 40.0); after 5 more, m12 costs 70.0 points"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("m1 is ahead of m2, m3, m4, m5, m6, m7 and 5 more."), std::string::npos) << text;
+}
+
 TEST_F(ReportTest, LabelsWithCommasAreQuotedInTheSummary) {
   const std::vector<double> alike = scores(40, 0.6, 0.1);
   const std::string text =

@@ -1,0 +1,50 @@
+#pragma once
+// Settings of methods with their bytes and distances, and those among them that a budget ranks.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "metrics/statistics.h"
+#include "reports/experiment_data.h"
+
+namespace kvarena::reports {
+
+/// A setting of a method with its values over all samples of all workloads.
+struct Setting {
+  std::string label;
+  std::string method;      // settings of one method compete for its place: "snapkv", "int8 over snapkv"
+  std::string protection;  // beside the method's own, as in the config; "" = none
+  std::vector<double> shares, distances;
+  std::map<std::string, std::map<std::string, double>> by_workload;  // distances of its samples
+  std::string failure;                                               // why a cell of it has no numbers
+
+  [[nodiscard]] bool complete() const { return failure.empty() && !shares.empty() && !distances.empty(); }
+  [[nodiscard]] double share() const { return metrics::mean_of(shares); }
+  [[nodiscard]] double distance() const { return metrics::mean_of(distances); }
+};
+
+/// Every setting but the baseline, in the order of the plan.
+[[nodiscard]] std::vector<Setting> settings_of(const ExperimentData& data);
+
+/// Shares of full KV's bytes: more than `above`, at most `share`.
+struct Budget {
+  double above = 0, share = 0;
+};
+
+struct Chosen {
+  std::vector<const Setting*> ranked;  // one a method
+  std::vector<const Setting*> beyond;  // of each other method the one with the fewest bytes, fewest first
+};
+
+/// Chooses of each method the setting with the most bytes within the budget.
+[[nodiscard]] Chosen choose(const std::vector<Setting>& settings, const Budget& budget);
+
+/// Distances of ranked settings [settings] on the samples that they share [samples], in one workload or in all.
+[[nodiscard]] std::vector<std::vector<double>> distances_of(const std::vector<const Setting*>& ranked,
+                                                            const std::string& workload);
+
+/// Leaves out samples of which not all of so many settings have a distance: a study that goes on has more of some.
+void keep_shared_samples(ExperimentData& data, size_t settings);
+
+}  // namespace kvarena::reports
