@@ -160,6 +160,7 @@ std::string canonical(const ExperimentConfig& config) {
       if (component.request_tokens) entry["request_tokens"] = request_tokens_json(*component.request_tokens);
       if (!component.batch_json.empty()) entry["batch"] = json::parse(component.batch_json);
       if (component.baseline) entry["baseline"] = true;
+      if (!component.models.empty()) entry["models"] = component.models;
       whole[key].push_back(std::move(entry));
     }
   };
@@ -252,6 +253,10 @@ void ModelEntry::parameters(ParameterVisitor& p) {
       .min(0)
       .doc("that the server is sent at most, evenly, for answers and scores, not for what is timed; 0 = no limit");
   p("concurrency", concurrency).min(1).max(1024).doc("samples that the server is asked at a time, for their answers");
+}
+
+bool ComponentEntry::runs_on(const std::string& model) const {
+  return models.empty() || std::ranges::find(models, model) != models.end();
 }
 
 bool ComponentEntry::starts_server() const { return json::parse(settings_json).contains("start"); }
@@ -553,7 +558,7 @@ ExperimentConfig parse_config(const std::string& text, const std::string& place,
   problems.throw_if_any();
 
   config.warnings = unmatched_published(config, place);
-  for (std::string& warning : unmatched_batches(config, place)) config.warnings.push_back(std::move(warning));
+  for (std::string& warning : unmatched_labels(config, place)) config.warnings.push_back(std::move(warning));
   config.canonical_json = canonical(config);
   return config;
 }

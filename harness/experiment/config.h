@@ -84,7 +84,9 @@ struct ComponentEntry {
   std::optional<RequestTokens> request_tokens;  // workloads: timed at this length, and nothing else
   std::string batch_json;                       // methods: a batch of its own (method_batch.h); "" = timing.batch
   bool baseline = false;                        // methods: the one others are paired with; exactly one is
+  std::vector<std::string> models;              // methods: labels of those it runs on; empty = all
 
+  [[nodiscard]] bool runs_on(const std::string& model) const;
   /// Whether it is a server's setting whose server the run starts itself, and ends before it starts another.
   [[nodiscard]] bool starts_server() const;
 };

@@ -193,6 +193,16 @@ bool take_baseline(json& entry, const std::string& key, Problems& problems) {
   return baseline.is_boolean() && baseline.get<bool>();
 }
 
+std::vector<std::string> take_models(json& entry, const std::string& key, Problems& problems) {
+  const json models = take(entry, "models");
+  if (models.is_null()) return {};
+  const bool labels = models.is_array() && !models.empty() &&
+                      std::ranges::all_of(models, [](const json& label) { return label.is_string(); });
+  if (labels) return models.get<std::vector<std::string>>();
+  problems.add(key + ".models", brief(models), "a list of the labels of models that it runs on");
+  return {};
+}
+
 /// Reads one entry whose matrix was expanded.
 ComponentEntry read_component(json entry, ComponentKind kind, const std::string& key, const Validator& validator,
                               Problems& problems) {
@@ -204,6 +214,7 @@ ComponentEntry read_component(json entry, ComponentKind kind, const std::string&
   if (kind == ComponentKind::workloads) component.question = take_question(entry, key, problems);
   if (kind == ComponentKind::methods) component.baseline = take_baseline(entry, key, problems);
   if (kind == ComponentKind::methods) component.batch_json = take_batch(entry, key, problems);
+  if (kind == ComponentKind::methods) component.models = take_models(entry, key, problems);
   const json told = entry;  // by an automatic label
   if (kind == ComponentKind::workloads) component.request_tokens = take_request_tokens(entry, key, problems);
   if (validator) problems.append(validator(component.name, entry, problems.at(key)));
@@ -220,6 +231,10 @@ void choose_baseline(std::vector<ComponentEntry>& methods, Problems& problems) {
   const auto marked = std::ranges::count_if(methods, &ComponentEntry::baseline);
   if (marked > 1) problems.add("methods", fmt::format("{} baselines", marked), "at most one \"baseline\": true");
   if (marked == 0 && !methods.empty()) methods.front().baseline = true;
+  const auto baseline = std::ranges::find_if(methods, &ComponentEntry::baseline);
+  if (baseline != methods.end() && !baseline->models.empty())
+    problems.add("methods", fmt::format("\"models\" of {}, the baseline", baseline->label),
+                 "a baseline for all models");
 }
 
 const std::vector<std::string> kDimensions = {"experiment", "model", "workload", "method", "metric"};

@@ -22,18 +22,25 @@ bool counts_requests(const json& value, int64_t depth) {
          std::ranges::all_of(value, [&](const json& inner) { return counts_requests(inner, depth - 1); });
 }
 
-/// A warning for each key of an object that is no label of the config, however its settings were changed.
+std::vector<std::string> keys_of(const json& object) {
+  std::vector<std::string> keys;
+  if (object.is_object()) {
+    for (const auto& [key, value] : object.items()) keys.push_back(key);
+  }
+  return keys;
+}
+
+/// A warning for each name that is no label of the config, however its settings were changed.
 template <typename Entry>
-void warn_of_keys(const json& object, const char* what, const std::vector<Entry>& entries, const std::string& place,
-                  std::vector<std::string>& warnings) {
-  if (!object.is_object()) return;
+void warn_of(const std::vector<std::string>& names, const char* what, const std::vector<Entry>& entries,
+             const std::string& place, std::vector<std::string>& warnings) {
   std::vector<std::string> labels;
   for (const Entry& entry : entries) labels.push_back(entry.label);
-  for (const auto& [key, value] : object.items()) {
-    if (results::label_among(labels, key)) continue;
+  for (const std::string& name : names) {
+    if (results::label_among(labels, name)) continue;
     warnings.push_back(describe({.place = place,
-                                 .found = fmt::format("{} \"{}\", which this experiment does not have", what, key),
-                                 .nearest = nearest_name(key, labels)}));
+                                 .found = fmt::format("{} \"{}\", which this experiment does not have", what, name),
+                                 .nearest = nearest_name(name, labels)}));
   }
 }
 
@@ -58,16 +65,18 @@ int64_t timed_batch(const ExperimentConfig& config, const ComponentEntry& method
   return own.is_number() ? own.get<int64_t>() : config.timing.value().batch;
 }
 
-std::vector<std::string> unmatched_batches(const ExperimentConfig& config, const std::string& place) {
+std::vector<std::string> unmatched_labels(const ExperimentConfig& config, const std::string& place) {
   const bool other_models = json::parse(config.overrides_json).contains("model");
   std::vector<std::string> warnings;
   for (const ComponentEntry& method : config.methods) {
+    if (!other_models)
+      warn_of(method.models, "model", config.models, fmt::format("{}: models of {}", place, method.label), warnings);
     if (method.batch_json.empty()) continue;
     const std::string at = fmt::format("{}: batch of {}", place, method.label);
     const json batch = json::parse(method.batch_json);
-    warn_of_keys(batch, "workload", config.workloads, at, warnings);
+    warn_of(keys_of(batch), "workload", config.workloads, at, warnings);
     for (const json& inner : batch) {
-      if (!other_models) warn_of_keys(inner, "model", config.models, at, warnings);
+      if (!other_models) warn_of(keys_of(inner), "model", config.models, at, warnings);
     }
   }
   return warnings;

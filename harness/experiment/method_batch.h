@@ -22,7 +22,7 @@ class Problems;
 [[nodiscard]] int64_t timed_batch(const ExperimentConfig& config, const ComponentEntry& method,
                                   const std::string& workload, const std::string& model);
 
-/// Warnings for batches of workloads and models that the config does not have.
-[[nodiscard]] std::vector<std::string> unmatched_batches(const ExperimentConfig& config, const std::string& place);
+/// Warnings for methods that name workloads and models that the config does not have.
+[[nodiscard]] std::vector<std::string> unmatched_labels(const ExperimentConfig& config, const std::string& place);
 
 }  // namespace kvarena::experiment

@@ -53,7 +53,7 @@ bool is_called(const json& entry, const std::string& word) {
 /// Lets the label of a changed method or workload tell what was set at `path`: a label that stayed would stand for two
 /// settings, of which the later one replaces the other's cells.
 void relabel(json& entry, const std::string& path) {
-  constexpr std::array<std::string_view, 4> kNoSettings = {"label", "limit", "baseline", "matrix"};
+  constexpr std::array<std::string_view, 5> kNoSettings = {"label", "limit", "baseline", "matrix", "models"};
   const std::string_view key = std::string_view(path).substr(0, path.find('.'));
   if (!entry.is_object() || !entry.contains("label") || !entry["label"].is_string()) return;
   if (std::ranges::find(kNoSettings, key) != kNoSettings.end()) return;

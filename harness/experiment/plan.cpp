@@ -250,6 +250,7 @@ Plan make_plan(ExperimentConfig config, Catalog& catalog, Shard shard) {
                     .asked = {}};
     for (const ComponentEntry& method : plan.config->methods) {
       if (kind == CellKind::noise_floor && !method.baseline) continue;
+      if (!method.runs_on(model.label)) continue;
       group.cells.push_back(plan_cell(*plan.config, group, method, catalog));
       group.cells.back().record.position = position++;
     }

@@ -190,6 +190,10 @@ json config_schema(const Components& components) {
                                      "samples' own; nothing else is evaluated"}};
   json of_methods = shared;
   of_methods["baseline"] = {{"type", "boolean"}, {"description", "what the others are paired with; else the first"}};
+  of_methods["models"] = {{"type", "array"},
+                          {"items", {{"type", "string"}}},
+                          {"minItems", 1},
+                          {"description", "labels of the models that it runs on; absent = all"}};
 
   const json requests = {{"type", "integer"}, {"minimum", 1}};
   const json by_model = {{"type", "object"}, {"additionalProperties", requests}};

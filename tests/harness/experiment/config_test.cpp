@@ -232,6 +232,10 @@ TEST(Config, OneBaselineTheMarkedOrTheFirst) {
   EXPECT_NE(problems_of(head + R"({"name": "snapkv", "baseline": true}, {"name": "full", "baseline": true}]})")
                 .find("2 baselines"),
             std::string::npos);
+  EXPECT_NE(problems_of(head + R"({"name": "full", "models": ["smollm2-135m"]}]})").find("\"models\" of full"),
+            std::string::npos);
+  EXPECT_NE(problems_of(head + R"("full", {"name": "snapkv", "models": "smollm2-135m"}]})").find("methods[1].models"),
+            std::string::npos);
 }
 
 TEST(Config, ModelsCanBeGivenByPathAndNeedDistinctLabels) {

@@ -78,6 +78,21 @@ TEST(Plan, AMethodIsTimedAtItsOwnBatch) {
   EXPECT_EQ(batches({.set = {"methods[0].batch=3"}}), (std::vector<int64_t>{3, 4, 32, 3, 4, 32}));
 }
 
+TEST(Plan, AMethodRunsOnTheModelsThatItNames) {
+  const std::string text = R"({"name": "m", "models": ["smollm2-135m", "qwen3-8b"], "workloads": ["qasper"],
+    "methods": ["full", {"name": "snapkv", "models": ["qwen3-8b", "smollm2"]}, {"name": "kivi", "bits": 2}]})";
+  std::vector<std::string> run;
+  for (const CellGroup& group : plan_of(text, {.set = {"engine.noise_floor=0"}}).groups) {
+    for (const PlannedCell& cell : group.cells)
+      run.push_back(fmt::format("{} {}", cell.record.model, cell.record.method_name));
+  }
+  EXPECT_EQ(run, (std::vector<std::string>{"smollm2-135m full", "smollm2-135m kivi", "qwen3-8b full", "qwen3-8b snapkv",
+                                           "qwen3-8b kivi"}));
+  ASSERT_EQ(parse(text).warnings.size(), 1U);
+  EXPECT_NE(parse(text).warnings[0].find("models of snapkv: found model \"smollm2\""), std::string::npos)
+      << parse(text).warnings[0];
+}
+
 TEST(Plan, IdsAreDistinctStableAndFollowWhatIsMeasured) {
   const std::vector<std::string> ids = ids_of(plan_of(kSmallConfig));
   EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), ids.size());
