@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "harness/cache/sliding_window.h"
 #include "harness/core/failure.h"
 #include "harness/core/seconds_since.h"
 #include "harness/engine/session/compressed_cache.h"
@@ -35,6 +36,12 @@ Prefill read_prompt(Transformer& model, const Request& request, const Needs& nee
   prompt.layout = request.layout;
   prompt.memory = reuse_memory(request);
   return prompt;
+}
+
+int64_t full_bytes(const Prefill& prompt) {
+  KvCache seen = prompt.cache.clone();
+  release_unseen(seen);
+  return seen.bytes();
 }
 
 void run_candidates(Transformer& model, const Prefill& prompt, std::vector<Candidate*> candidates,

@@ -40,6 +40,10 @@ struct Candidate {
 [[nodiscard]] Prefill read_prompt(Transformer& model, const Request& request, const Needs& needs,
                                   const PrefillFolder* prefills = nullptr);
 
+/// Bytes that full KV holds of a prompt: without entries behind windows, which a prompt keeps where a method asks for
+/// them.
+[[nodiscard]] int64_t full_bytes(const Prefill& prompt);
+
 /// Gives each candidate a session that begins with the prompt, and runs them in shared passes, beside a request over
 /// `neighbour` when that is given. Should one throw, each is run again by itself, so that only the one that threw
 /// fails.

@@ -149,8 +149,8 @@ SampleOutcome said(Conversation& talk, const Request& first, const LiveReference
   last.rounds = std::move(talk.rounds);
   Request request = first;
   request.thinking = {};  // is told apart in one answer alone
-  const int64_t full_bytes = talk.anew ? talk.anew->cache.bytes() : reference.answers.bytes;
-  SampleOutcome outcome = outcome_of(last, request, talk.record, reference.record, full_bytes);
+  SampleOutcome outcome = outcome_of(last, request, talk.record, reference.record,
+                                     talk.anew ? full_bytes(*talk.anew) : reference.answers.bytes);
   add_departure(outcome.result, talk.tokens, reference.answers);
   return outcome;
 }
@@ -177,7 +177,7 @@ LiveReference converse_with_full(Transformer& model, const Prefill& prompt, cons
   answers.pop_back();
   LiveReference reference{.answers = {}, .record = talk.record, .forced = {}, .steps = {}};
   reference.answers.tokens = talk.tokens;
-  reference.answers.bytes = prompt.cache.bytes();
+  reference.answers.bytes = full_bytes(prompt);
   place_steps(reference, std::move(answers));
   return reference;
 }

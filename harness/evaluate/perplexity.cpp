@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
+#include "harness/evaluate/candidate.h"
 #include "harness/evaluate/describe.h"
 #include "harness/evaluate/stored_values.h"
 #include "harness/model/log_sum_exp.h"
@@ -102,7 +103,7 @@ SampleOutcome score_text(Transformer& model, const Prefill& prompt, const std::v
   add_series(result, metrics::kNllNats, {nll.begin(), nll.end()});
   add_divergence(result, steps);
   if (meter) add_selections(result, *meter, result.prompt_tokens);
-  add_bytes(result, *session, prompt.cache.bytes());
+  add_bytes(result, *session, full_bytes(prompt));
   add_traffic(result, *session, request);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return outcome;

@@ -26,7 +26,7 @@ Reference run_reference(Transformer& model, const Prefill& prompt, const Request
   const auto session = start_session(model, prompt, full, options_of_reference(request, reference));
   run_together(model, std::array{session.get()});
   reference.tokens = session->tokens;
-  reference.bytes = prompt.cache.bytes();
+  reference.bytes = full_bytes(prompt);
   return reference;
 }
 

@@ -10,6 +10,7 @@
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
 #include "harness/engine/stored/prefill_folder.h"
+#include "harness/evaluate/candidate.h"
 #include "harness/evaluate/context_with_queries.h"
 #include "harness/evaluate/model_evaluator.h"
 #include "harness/evaluate/quality.h"
@@ -17,6 +18,7 @@
 #include "tests/support/decoding.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_blanks.h"
+#include "tests/support/tiny_model.h"
 #include "tests/support/tiny_model_files.h"
 
 namespace kvarena::evaluate {
@@ -255,6 +257,20 @@ TEST_F(QuestionProtocol, PromptsThatAreFoundOnTheDiskChangeNoResult) {
       }
     }
   }
+}
+
+TEST(FullBytes, AreThoseThatFullKvHoldsWhateverOthersAskOfThePrompt) {
+  ModelConfig config = testing::tiny_config();
+  config.layers = 3;
+  config.sliding_window = 96;
+  config.sliding_layers = {true, false, true};
+  Transformer model = testing::tiny_model(1, {}, config);
+  const Prefill whole = prefill(model, testing::tiny_prompt(700), {.sliding = true});
+  const Prefill seen = prefill(model, testing::tiny_prompt(700), {.sliding = false});
+  EXPECT_GT(whole.cache.bytes(), seen.cache.bytes());
+  EXPECT_EQ(full_bytes(whole), seen.cache.bytes());
+  EXPECT_EQ(full_bytes(seen), seen.cache.bytes());
+  EXPECT_EQ(full_bytes(whole), testing::decode(model, whole, {{"name", "full"}}, 1).resident_bytes);
 }
 
 TEST_F(QuestionProtocol, CellsAnswerAsTheirProtocolSays) {
