@@ -1,5 +1,6 @@
 #include "harness/evaluate/candidate.h"
 
+#include <algorithm>
 #include <array>
 
 #include "harness/cache/sliding_window.h"
@@ -10,10 +11,14 @@
 namespace kvarena::evaluate {
 namespace {
 
+/// Logits that a pass computes of an answer that is given take so many bytes at most.
+constexpr int64_t kLogitsBytes = 2 << 20, kRowBytes = sizeof(float);
+
 void start(Candidate& candidate, Transformer& model, const Prefill& prompt) {
   const Request& request = *candidate.request;
   SessionOptions options = session_options(request);
   options.forced = candidate.forced;
+  options.forced_piece = std::max<int64_t>(1, kLogitsBytes / (model.config().vocab_size * kRowBytes));
   options.on_logits = candidate.on_logits;
   options.meter = candidate.meter.get();
   if (candidate.repeats && candidate.session && candidate.session->answer_again(options)) return;

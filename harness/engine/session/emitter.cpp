@@ -20,6 +20,14 @@ int64_t Emitter::remaining(const Session& session) const {
 
 bool Emitter::forces(int64_t step) const { return options_.forced && step < std::ssize(*options_.forced); }
 
+std::span<const int32_t> Emitter::given(const Session& session) const {
+  const auto said = std::ssize(session.tokens);
+  if (said == 0 || !forces(said - 1)) return {};
+  return std::span(*options_.forced)
+      .subspan(said - 1)
+      .first(std::clamp<int64_t>(std::ssize(*options_.forced) - said, 0, options_.forced_piece));
+}
+
 bool Emitter::stops(const Session& session, int32_t token) const {
   const StopRule& rule = options_.stop;
   if (std::ranges::find(rule.stop_tokens, token) != rule.stop_tokens.end()) return true;

@@ -15,6 +15,8 @@ class Emitter {
   [[nodiscard]] std::span<const int32_t> unasked() const { return std::span(options_.question).subspan(asked_); }
   /// Notes that the next `count` of them were fed.
   void ask(size_t count) { asked_ += count; }
+  /// Given tokens that the next pass may feed, from the session's last token on; none where the model chose that.
+  [[nodiscard]] std::span<const int32_t> given(const Session& session) const;
   /// One of other options for the same prompt and question, which was fed.
   [[nodiscard]] Emitter answering_again(SessionOptions options) const;
 

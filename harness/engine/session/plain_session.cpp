@@ -76,7 +76,13 @@ SequencePass PlainSession::next_pass() {
   release_unseen(state_.cache);
   const std::span<const int32_t> question = emitter_.unasked();
   if (question.empty()) {
-    return {.tokens = std::span(tokens).last(1), .cache = &state_.cache, .hooks = watched_, .logits = LogitsRows::last};
+    std::span<const int32_t> fed = emitter_.given(*this);
+    fed = fed.empty() ? std::span<const int32_t>(tokens).last(1) : fed.first(std::min(piece_, fed.size()));
+    rows_ = fed.size();
+    return {.tokens = fed,
+            .cache = &state_.cache,
+            .hooks = watched_,
+            .logits = rows_ == 1 ? LogitsRows::last : LogitsRows::all};
   }
   const auto piece = question.first(std::min(piece_, question.size()));
   emitter_.ask(piece.size());
@@ -107,7 +113,10 @@ void PlainSession::hold_at_most(int64_t bytes) {
 
 void PlainSession::consume(std::span<const float> logits) {
   const bool first = tokens.empty();
-  if (emitter_.unasked().empty()) emitter_.emit(*this, logits);
+  if (emitter_.unasked().empty()) {
+    const size_t vocab = logits.size() / rows_;
+    for (size_t row = 0; row < rows_; ++row) emitter_.emit(*this, logits.subspan(row * vocab, vocab));
+  }
   note_pass(*this, state_.cache, traffic_so_far_);
   if (first && !tokens.empty()) note_beginning(logits);
 }

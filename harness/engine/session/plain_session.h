@@ -41,7 +41,8 @@ class PlainSession final : public Session {
 
   PromptState state_;
   std::shared_ptr<const ModelFacts> model_facts_;
-  size_t piece_;  // tokens of the question in a pass
+  size_t piece_;     // tokens of the question, or of a given answer, in a pass
+  size_t rows_ = 1;  // of logits that the pass asked for
   MethodHooks hooks_;
   AttentionHooks* watched_;  // hooks_, under a meter where one measures
   bool repeats_;

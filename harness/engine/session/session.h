@@ -98,6 +98,8 @@ struct SessionOptions {
   /// later.
   std::optional<std::vector<int32_t>> forced;
   int64_t after_forced = 0;
+  /// Such tokens that a pass feeds at most, where no part of the session can tell.
+  int64_t forced_piece = 1;
   /// Tokens that follow the prompt after it was compressed: a question that the method has not seen. They go through
   /// the session as decoded tokens do, and the first new token follows them. Empty: the question is in the prompt.
   std::vector<int32_t> question;

@@ -152,6 +152,30 @@ TEST(Session, TeacherForcingFeedsTheGivenTokens) {
   EXPECT_EQ(forced.logits, reference.logits);
 }
 
+TEST(Session, GivenTokensHaveTheSameLogitsHoweverManyAPassFeeds) {
+  Transformer model = tiny_model();
+  const Prefill prompt = prefill(model, tiny_prompt(120), kEverything);
+  const std::vector<int32_t> given = decode(model, prompt, {{"name", "full"}}, 23).tokens;
+  const std::vector<int32_t> question = tiny_prompt(7);
+  for (const json& spec : {json{{"name", "full"}}, json{{"name", "snapkv"}, {"keep", 0.3}, {"window", 8}},
+                           json{{"name", "knorm"}, {"keep", 0.3}}, json{{"name", "tova"}, {"keep", 0.3}},
+                           json{{"name", "kivi"}, {"bits", 2}, {"group_size", 16}, {"residual_length", 16}},
+                           json{{"name", "quest"}, {"keep", 0.3}}}) {
+    for (const auto& asked : {std::vector<int32_t>(), question}) {
+      const auto along = [&](int64_t piece) {
+        return decode(model, prompt, spec, 99,
+                      {.forced = given, .after_forced = 4, .forced_piece = piece, .question = asked});
+      };
+      const Decoded one = along(1), some = along(5), all = along(99);
+      ASSERT_EQ(std::ssize(one.tokens), 27);
+      EXPECT_EQ(some.tokens, one.tokens) << spec;
+      EXPECT_EQ(all.tokens, one.tokens) << spec;
+      EXPECT_EQ(some.logits, one.logits) << spec;
+      EXPECT_EQ(all.logits, one.logits) << spec;
+    }
+  }
+}
+
 TEST(Verification, EqualsFullKvBitForBitWhateverDrafts) {
   Transformer model = tiny_model();
   const Prefill prompt = prefill(model, tiny_prompt(120), kEverything);
