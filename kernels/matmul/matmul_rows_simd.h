@@ -83,9 +83,14 @@ KVARENA_INLINE void stream_step(const float* x, int64_t m, const typename T::Sto
   }
 }
 
+/// Weights to ask for, in elements: so far in front of the first step, and by `slower` a step less far.
+struct Ahead {
+  int64_t first = kAhead, slower = 0;
+};
+
 /// VECS vectors of each of PANELS panels, ROWS rows, of which the first is row `row`.
 template <class T, int ROWS, int PANELS, int VECS>
-void stream_tile(const StreamArgs& args, int64_t row, const typename T::Stored* panel, int64_t column, int64_t ahead) {
+void stream_tile(const StreamArgs& args, int64_t row, const typename T::Stored* panel, int64_t column, Ahead ahead) {
   constexpr int kSide = kSteps<T>;
   const int64_t next_panel = args.panel_bytes / static_cast<int64_t>(sizeof(typename T::Stored)), m = args.m;
   const float* x = args.x + row;
@@ -99,10 +104,10 @@ void stream_tile(const StreamArgs& args, int64_t row, const typename T::Stored* 
     }
   }
   int64_t c = 0;
-  for (; c + kSide <= args.k; c += kSide, x += kSide * m, panel += kSide * kPanel) {
-    stream_step<T, kSide>(x, m, panel, next_panel, ahead, acc);
+  for (; c + kSide <= args.k; c += kSide, x += kSide * m, panel += kSide * kPanel, ahead.first -= ahead.slower) {
+    stream_step<T, kSide>(x, m, panel, next_panel, ahead.first, acc);
   }
-  if (c < args.k) stream_step<T, 1>(x, m, panel, next_panel, ahead, acc);
+  if (c < args.k) stream_step<T, 1>(x, m, panel, next_panel, ahead.first, acc);
 #pragma GCC unroll 4
   for (int p = 0; p < PANELS; ++p) {
 #pragma GCC unroll 2
@@ -114,15 +119,13 @@ void stream_tile(const StreamArgs& args, int64_t row, const typename T::Stored* 
 }
 
 template <class T, int ROWS>
-void stream_panels(const StreamArgs& args, int64_t row, int64_t begin, int64_t end) {
+void stream_panels(const StreamArgs& args, int64_t row, int64_t begin, int64_t end, Ahead ahead) {
   constexpr int VECS = 2 * ROWS <= kAccumulators ? 2 : 1;
   constexpr int kFit = kAccumulators / (VECS * ROWS);
   constexpr int PANELS = kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
   constexpr int kVector = kSteps<T> * kLanes;  // elements
   const auto* data = static_cast<const typename T::Stored*>(args.data);
   const int64_t panel_size = args.panel_bytes / static_cast<int64_t>(sizeof(typename T::Stored));
-  const bool last_of_passes = args.m > kPassRows && row + ROWS == args.m;
-  const int64_t ahead = last_of_passes ? (end - begin) * panel_size : kAhead;
   int64_t panel = begin;
   for (; panel + PANELS <= end; panel += PANELS) {
     for (int v = 0; v < 2; v += VECS) {
@@ -138,38 +141,47 @@ void stream_panels(const StreamArgs& args, int64_t row, int64_t begin, int64_t e
   }
 }
 
-/// `rows` rows from row `row` on. More than a pass takes are several passes, of which all but the first find the panels
-/// in the cache and the last asks for those that come next.
+/// At most kPassRows rows from row `row` on.
 template <class T>
-void stream_rows(const StreamArgs& args, int64_t row, int64_t rows, int64_t begin, int64_t end) {
+void stream_pass(const StreamArgs& args, int64_t row, int64_t rows, int64_t begin, int64_t end, Ahead ahead) {
   switch (rows) {
-    case 1: return stream_panels<T, 1>(args, row, begin, end);
-    case 2: return stream_panels<T, 2>(args, row, begin, end);
-    case 3: return stream_panels<T, 3>(args, row, begin, end);
-    case 4: return stream_panels<T, 4>(args, row, begin, end);
-    case 5: return stream_panels<T, 5>(args, row, begin, end);
-    case 6: return stream_panels<T, 6>(args, row, begin, end);
+    case 1: return stream_panels<T, 1>(args, row, begin, end, ahead);
+    case 2: return stream_panels<T, 2>(args, row, begin, end, ahead);
+    case 3: return stream_panels<T, 3>(args, row, begin, end, ahead);
+    case 4: return stream_panels<T, 4>(args, row, begin, end, ahead);
+    case 5: return stream_panels<T, 5>(args, row, begin, end, ahead);
+    case 6: return stream_panels<T, 6>(args, row, begin, end, ahead);
 #if defined(KVARENA_SIMD_AVX512)
-    case 7: return stream_panels<T, 7>(args, row, begin, end);
-    case 8: return stream_panels<T, 8>(args, row, begin, end);
-    case 9: return stream_panels<T, 9>(args, row, begin, end);
-    case 10: return stream_panels<T, 10>(args, row, begin, end);
-    case 11: return stream_panels<T, 11>(args, row, begin, end);
-    case 12: return stream_panels<T, 12>(args, row, begin, end);
+    case 7: return stream_panels<T, 7>(args, row, begin, end, ahead);
+    case 8: return stream_panels<T, 8>(args, row, begin, end, ahead);
+    case 9: return stream_panels<T, 9>(args, row, begin, end, ahead);
+    case 10: return stream_panels<T, 10>(args, row, begin, end, ahead);
+    case 11: return stream_panels<T, 11>(args, row, begin, end, ahead);
+    case 12: return stream_panels<T, 12>(args, row, begin, end, ahead);
 #endif
-    default:
-      stream_rows<T>(args, row, (rows + 1) / 2, begin, end);
-      return stream_rows<T>(args, row + (rows + 1) / 2, rows / 2, begin, end);
   }
 }
 
-/// All rows by panels begin .. end-1.
+/// All rows by panels begin .. end-1. More rows than a pass takes are several passes, of which all but the first find
+/// the panel in the cache and each asks for its part of the next one.
 template <class T>
 void stream_of(const StreamArgs& args, int64_t begin, int64_t end) {
-  // As many panels at a time as run side by side.
-  const int64_t group = args.m > kPassRows ? 1 : 4;
-  for (int64_t panel = begin; panel < end; panel += group) {
-    stream_rows<T>(args, 0, args.m, panel, min_of(end, panel + group));
+  const int64_t passes = (args.m + kPassRows - 1) / kPassRows;
+  if (passes == 1) {
+    constexpr int64_t kTogether = 4;  // panels that run side by side
+    for (int64_t panel = begin; panel < end; panel += kTogether)
+      stream_pass<T>(args, 0, args.m, panel, min_of(end, panel + kTogether), {});
+    return;
+  }
+  const int64_t panel_size = args.panel_bytes / static_cast<int64_t>(sizeof(typename T::Stored));
+  for (int64_t panel = begin; panel < end; ++panel) {
+    for (int64_t pass = 0, row = 0; pass < passes; ++pass) {
+      const int64_t left = passes - pass, rows = (args.m - row + left - 1) / left;
+      stream_pass<T>(
+          args, row, rows, panel, panel + 1,
+          {.first = panel_size + panel_size * pass / passes, .slower = kSteps<T> * kPanel * (passes - 1) / passes});
+      row += rows;
+    }
   }
 }
 
