@@ -13,6 +13,7 @@ constexpr std::align_val_t kAlignment{64};  // one cache line, one AVX-512 regis
 
 /// Stands in front of a block of memory.
 struct alignas(64) Holders {
+  int64_t room;                    // bytes of the block
   std::atomic<int64_t> count = 1;  // of buffers
 };
 
@@ -26,10 +27,11 @@ int64_t room_for(int64_t bytes) {
   return static_cast<int64_t>((size + step - 1) / step * step);
 }
 
-/// A block that one buffer holds, its content undefined.
+/// A block that one buffer holds, its content undefined, with room for at least a thirty-second more.
 std::byte* allocate(Tier tier, int64_t bytes) {
-  void* const block = ::operator new(sizeof(Holders) + static_cast<size_t>(room_for(bytes)), kAlignment);
-  new (block) Holders;
+  const int64_t room = room_for(bytes + bytes / 32);
+  void* const block = ::operator new(sizeof(Holders) + static_cast<size_t>(room), kAlignment);
+  new (block) Holders{.room = room};
   MemoryLedger::process().add_own(tier, bytes);
   return static_cast<std::byte*>(block) + sizeof(Holders);
 }
@@ -115,7 +117,8 @@ std::byte* Buffer::data() {
 void Buffer::resize(const LedgerPtr& ledger, int64_t bytes) {
   if (bytes == bytes_) return static_cast<void>(data());
   const int64_t common = std::min(bytes, bytes_);
-  if (common > 0 && ledger == ledger_ && room_for(bytes) == room_for(bytes_) && holders(data_).count == 1) {
+  const bool fits = common > 0 && (bytes > bytes_ ? bytes <= holders(data_).room : room_for(bytes) == room_for(bytes_));
+  if (fits && ledger == ledger_ && holders(data_).count == 1) {
     // Both sizes count for a moment, as where it moves: peaks do not depend on rooms.
     ledger_->add(tier_, bytes);
     ledger_->add(tier_, -std::exchange(bytes_, bytes));
