@@ -12,13 +12,14 @@ namespace kvarena::evaluate {
 namespace {
 
 /// Logits that a pass computes of an answer that is given take so many bytes at most.
-constexpr int64_t kLogitsBytes = 2 << 20, kRowBytes = sizeof(float);
+constexpr int64_t kLogitsBytes = 2 << 20;
 
 void start(Candidate& candidate, Transformer& model, const Prefill& prompt) {
   const Request& request = *candidate.request;
   SessionOptions options = session_options(request);
   options.forced = candidate.forced;
-  options.forced_piece = std::max<int64_t>(1, kLogitsBytes / (model.config().vocab_size * kRowBytes));
+  const int64_t row_bytes = model.config().vocab_size * static_cast<int64_t>(sizeof(float));
+  options.forced_piece = std::max<int64_t>(1, kLogitsBytes / row_bytes);
   options.on_logits = candidate.on_logits;
   options.meter = candidate.meter.get();
   if (candidate.repeats && candidate.session && candidate.session->answer_again(options)) return;
