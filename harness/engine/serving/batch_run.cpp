@@ -60,14 +60,15 @@ class Batch {
 
   void start_what_fits() {
     while (static_cast<int64_t>(run_.sessions.size()) < settings_.requests && next_fits()) {
+      const int64_t beside = device_bytes();  // that others hold while this one begins with all its layers
       std::unique_ptr<Session>& session =
           run_.sessions.emplace_back(start_session(*model_, *prompt_, *method_, options_));
       session->stop_sharing();
       if (run_.sessions.size() == 1) measure_least(*session);
       share_room(*session);
-      if (least_)  // others hold their parts while this one begins with all its layers
-        run_.peak_bytes = std::max(run_.peak_bytes, device_bytes() - session->held_bytes() + session->peak_bytes);
+      if (least_) note_peak(beside + session->peak_bytes);
       run_to_first_token(*model_, *session);
+      if (scheduled_) note_peak(beside + dynamic_cast<VerifySession&>(*session).start_bytes());
       if (run_.sessions.size() == 1) measure(*session);
       places_.push_back(session->finished() ? serving::Admission::Place() : admission_.admit({.own = each_}));
       if (scheduled_ && !session->finished()) {
@@ -109,9 +110,9 @@ class Batch {
           .action = "give the device more room or compress more"});
   }
 
-  [[nodiscard]] bool next_fits() const {
+  [[nodiscard]] bool next_fits() {
     if (run_.sessions.empty()) return true;
-    if (scheduled_) return scheduled_->fits(full_, each_);
+    if (scheduled_) return scheduled_->may_start(full_, each_);
     return admission_.fits({.own = each_});
   }
 
@@ -133,6 +134,8 @@ class Batch {
     return bytes;
   }
 
+  void note_peak(int64_t bytes) { run_.peak_bytes = std::max(run_.peak_bytes, bytes); }
+
   void pass() {
     const auto start = Clock::now();
     const std::vector<PassMember*> fed = turn();
@@ -141,7 +144,7 @@ class Batch {
       if (!session->finished()) share_room(*session);
     }
     const int64_t held = device_bytes();
-    run_.peak_bytes = std::max(run_.peak_bytes, held);
+    note_peak(held);
     run_pass(*model_, fed);
     for (size_t i = 0; i < places_.size(); ++i) {
       if (run_.sessions[i]->finished()) places_[i].reset();

@@ -28,7 +28,7 @@ struct BatchRun {
   int64_t late_verifies = 0;
   int64_t peak_pinned = 0;   // full caches at a time that stayed on the device
   int64_t fallen_back = 0;   // requests that stopped drafting
-  int64_t peak_bytes = 0;    // on the device
+  int64_t peak_bytes = 0;    // on the device, starts of requests in a shared room or of a schedule included
   int64_t peak_running = 0;  // requests at a time
 };
 
@@ -40,10 +40,10 @@ struct BatchRunEvents {
 
 /// Requests start from clones of the prompt's cache, the next one as soon as what it may come to hold fits beside what
 /// the others may; time stands still while one starts. A verifier with a schedule() keeps full caches behind the
-/// device and verifies by it. Requests whose layers can leave the device (YieldingIndex) share its room: as many run as
-/// fit when all layers have left, and before each pass those leave that the part of a request does not hold. A request
-/// whose method throws in a pass ends as failed. Throws UserError when not even one request fits, and what a method
-/// throws when a request starts.
+/// device and verifies by it; a request of its starts when its full cache has room beside its compressed one. Requests
+/// whose layers can leave the device (YieldingIndex) share its room: as many run as fit when all layers have left, and
+/// before each pass those leave that the part of a request does not hold. A request whose method throws in a pass ends
+/// as failed. Throws UserError when not even one request fits, and what a method throws when a request starts.
 [[nodiscard]] BatchRun run_batch(Transformer& model, const Prefill& prompt, const Method& method,
                                  const SessionOptions& options, const BatchRunSettings& settings,
                                  const BatchRunEvents& events = {});

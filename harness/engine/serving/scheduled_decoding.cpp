@@ -52,6 +52,16 @@ serving::Promise ScheduledDecoding::promise(int64_t full_bytes, int64_t resident
   return {.own = resident_bytes, .in_turn = full_bytes};
 }
 
+bool ScheduledDecoding::may_start(int64_t full_bytes, int64_t resident_bytes) {
+  starting_.reset();
+  if (!fits(full_bytes, resident_bytes)) return false;
+  starting_ = {.full_bytes = full_bytes, .resident_bytes = resident_bytes};
+  share_room();
+  if (!has_room(0)) return false;
+  starting_.reset();
+  return true;
+}
+
 void ScheduledDecoding::add(VerifySession& session, int64_t full_bytes, int64_t resident_bytes) {
   KVARENA_ASSERT(session.offloaded() != nullptr, "only sessions with offloaded caches are scheduled");
   if (!fits(full_bytes, resident_bytes)) {
@@ -88,6 +98,7 @@ void ScheduledDecoding::share_room() {
   std::ranges::stable_partition(claims, [](const auto* member) { return !member->second.drafts; });
   std::vector<double> full;
   for (const auto* member : claims) full.push_back(static_cast<double>(member->second.full_bytes));
+  if (starting_) full.push_back(static_cast<double>(starting_->full_bytes));
   const auto room = static_cast<double>(settings_.device_bytes - resident_bytes());
   const int64_t staying = cost_model::full_caches_that_stay(room, full);
   for (int64_t i = 0; i < std::ssize(claims); ++i) {
@@ -109,18 +120,22 @@ void ScheduledDecoding::release(int64_t request, Member& member) {
 }
 
 int64_t ScheduledDecoding::resident_bytes() const {
-  int64_t bytes = 0;
+  int64_t bytes = starting_ ? starting_->resident_bytes : 0;
   for (const auto& [id, member] : members_) bytes += member.resident_bytes;
   return bytes;
 }
 
 int64_t ScheduledDecoding::full_bytes_claimed() const {
-  int64_t bytes = 0;
+  int64_t bytes = starting_ ? starting_->full_bytes : 0;
   for (const auto& [id, member] : members_) {
     const OffloadedCache& cache = *member.session->offloaded();
-    bytes += cache.stays() ? member.full_bytes : cache.device_bytes();
+    bytes += cache.is_coming() ? member.full_bytes : cache.device_bytes();
   }
   return bytes;
+}
+
+bool ScheduledDecoding::has_room(int64_t bytes) const {
+  return full_bytes_claimed() + resident_bytes() + bytes <= settings_.device_bytes;
 }
 
 void ScheduledDecoding::begin(int64_t request) {
@@ -132,7 +147,7 @@ void ScheduledDecoding::reload() {
   while (!wanted_.empty()) {
     const int64_t id = wanted_.front();
     Member& member = members_.at(id);
-    if (full_bytes_claimed() + resident_bytes() + member.full_bytes > settings_.device_bytes) return;
+    if (!has_room(member.full_bytes)) return;
     wanted_.pop_front();
     coming_.push_back(id);
     member.session->offloaded()->begin_reload();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "harness/cost_model/verification_schedule.h"
@@ -34,8 +35,8 @@ struct ScheduledSettings {
 
 /// Sessions with offloaded caches (SessionOptions::offload_tier), of one verifier. The caller runs the passes: next(),
 /// a forward pass over what it returns, advance(). Full caches never take more of the device than resident ones leave,
-/// whatever the schedule expects: a reload waits for its room. Staggered, full caches that find room stay after their
-/// verification, and leave when others ask for it; those that stop drafting keep theirs.
+/// whatever the schedule expects: a reload waits for its room, and a start before it. Staggered, full caches that find
+/// room stay after their verification, and leave when others ask for it; those that stop drafting keep theirs.
 class ScheduledDecoding final : private cost_model::ReloadLink {
  public:
   explicit ScheduledDecoding(const ScheduledSettings& settings);
@@ -44,6 +45,9 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   [[nodiscard]] bool fits(int64_t full_bytes, int64_t resident_bytes) const {
     return admission_.fits(promise(full_bytes, resident_bytes));
   }
+  /// Whether one more fits() and may start now, which takes both of its caches at once. One that has to wait is asked
+  /// about before each pass: until it may, its room is kept from reloads, and full caches that stay there leave.
+  [[nodiscard]] bool may_start(int64_t full_bytes, int64_t resident_bytes);
   /// A session that may come to hold `resident_bytes` between verifications and whose full cache may grow to
   /// `full_bytes`; throws UserError unless it fits(). It must outlive its stay.
   void add(VerifySession& session, int64_t full_bytes, int64_t resident_bytes);
@@ -72,8 +76,6 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   [[nodiscard]] int64_t fallen_back() const { return fallen_back_; }
   /// Sessions that verify in the present pass.
   [[nodiscard]] int64_t verifying() const { return static_cast<int64_t>(verifying_.size()); }
-  /// Bytes that resident caches may come to hold.
-  [[nodiscard]] int64_t resident_bytes() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -87,8 +89,14 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
     Clock::time_point arrival = Clock::time_point::max();  // expected, of the reload begun last
   };
 
+  /// Bytes that a request's start takes.
+  struct Start {
+    int64_t full_bytes = 0;
+    int64_t resident_bytes = 0;
+  };
+
   [[nodiscard]] serving::Promise promise(int64_t full_bytes, int64_t resident_bytes) const;
-  /// Decides whose full caches stay.
+  /// Decides whose full caches stay, also beside that of a request that is to start.
   void share_room();
   void release(int64_t request, Member& member);
   /// Takes in a round that was verified.
@@ -103,13 +111,19 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   void wait_for_reload();
   /// The link is taken for so many more bytes; when they will have come.
   Clock::time_point take_link(int64_t bytes);
-  /// Bytes of the device that full caches take, or may come to take where they stay.
+  /// Bytes of the device that full caches may come to take: of sessions that have them there or on their way, and of
+  /// the one that is to start.
   [[nodiscard]] int64_t full_bytes_claimed() const;
+  /// Bytes that resident caches may come to hold, likewise.
+  [[nodiscard]] int64_t resident_bytes() const;
+  /// Whether the device has so many bytes beside both.
+  [[nodiscard]] bool has_room(int64_t bytes) const;
 
   ScheduledSettings settings_;
   serving::Admission admission_;
   cost_model::VerificationSchedule schedule_;
   std::map<int64_t, Member> members_;  // by the schedule's id
+  std::optional<Start> starting_;      // waits for its room
   std::deque<int64_t> wanted_;         // reloads that have no room yet
   std::deque<int64_t> coming_;         // reloads that were begun, in order
   std::vector<int64_t> verifying_;

@@ -84,6 +84,7 @@ VerifySession::VerifySession(Transformer& model, std::vector<int32_t> prompt, co
 void VerifySession::offload_full() {
   const std::optional<Tier> tier = emitter_.options().offload_tier;
   if (!tier) return;
+  start_bytes_ = held_bytes();
   offloaded_.emplace(full_, model_facts_->tiers, *tier);
   reload_.emplace(*offloaded_);
 }

@@ -40,6 +40,8 @@ class VerifySession final : public Session {
   [[nodiscard]] int64_t held_bytes() const override { return full_bytes() + source_->held_bytes(); }
   [[nodiscard]] int64_t passing_bytes() const override;
   void stop_sharing() override { full_.own_tails(); }
+  /// Bytes of both caches when the full one went behind the device for the first time.
+  [[nodiscard]] int64_t start_bytes() const { return start_bytes_; }
 
   /// Null unless its full cache is offloaded.
   [[nodiscard]] OffloadedCache* offloaded() { return offloaded_ ? &*offloaded_ : nullptr; }
@@ -91,6 +93,7 @@ class VerifySession final : public Session {
   std::unique_ptr<DraftSource> source_;
   std::optional<OffloadedCache> offloaded_;  // whose device side full_ is
   std::optional<ReloadHooks> reload_;
+  int64_t start_bytes_ = 0;
   int64_t most_drafts_ = 0;
   Traffic traffic_so_far_;
   std::vector<int32_t> fed_;   // tokens of the verification under way

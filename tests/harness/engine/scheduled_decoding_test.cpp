@@ -43,6 +43,45 @@ storage::HierarchyPtr small_host(int64_t bytes) {
       {.tier = Tier::host, .capacity_bytes = bytes, .link = {.name = "test", .bytes_per_s = 500e6}}});
 }
 
+/// Requests of one prompt that are started by hand.
+class ByHand {
+ public:
+  ByHand(Transformer& model, const Prefill& prompt, const Method& method, const SessionOptions& options,
+         const ScheduledSettings& settings, int64_t full_bytes)
+      : model_(&model), prompt_(&prompt), method_(&method), options_(options), full_(full_bytes), decoding_(settings) {
+    options_.offload_tier = Tier::host;
+  }
+
+  [[nodiscard]] bool may_start() { return decoding_.may_start(full_, full_ / 10); }
+  void start() {
+    sessions_.push_back(start_session(*model_, *prompt_, *method_, options_));
+    run_to_first_token(*model_, *sessions_.back());
+    decoding_.add(session(std::ssize(sessions_) - 1), full_, full_ / 10);
+  }
+  void pass(double seconds) {
+    std::vector<PassMember*> fed;
+    for (VerifySession* each : decoding_.next()) fed.push_back(each);
+    run_pass(*model_, fed);
+    decoding_.advance(seconds);
+  }
+  void finish(double pass_seconds) {
+    while (decoding_.running() > 0) pass(pass_seconds);
+  }
+
+  [[nodiscard]] VerifySession& session(int64_t i) { return dynamic_cast<VerifySession&>(*sessions_[i]); }
+  [[nodiscard]] const OffloadedCache& full_cache(int64_t i) { return *session(i).offloaded(); }
+  [[nodiscard]] const std::vector<std::unique_ptr<Session>>& sessions() const { return sessions_; }
+
+ private:
+  Transformer* model_;
+  const Prefill* prompt_;
+  const Method* method_;
+  SessionOptions options_;
+  int64_t full_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+  ScheduledDecoding decoding_;
+};
+
 class Scheduled : public ::testing::Test {
  protected:
   Scheduled() : model_(tiny_model()) {}
@@ -57,6 +96,15 @@ class Scheduled : public ::testing::Test {
     methods_.push_back(make_method(spec, "test"));
     prompts_.push_back(prompt(*methods_.back(), std::move(tiers)));
     return run_batch(model_, prompts_.back(), *methods_.back(), options, settings);
+  }
+
+  [[nodiscard]] ByHand by_hand(const json& spec, int64_t room, const SessionOptions& options,
+                               storage::HierarchyPtr tiers) {
+    methods_.push_back(make_method(spec, "test"));
+    const Method& method = *methods_.back();
+    prompts_.push_back(prompt(method, std::move(tiers)));
+    const Prefill& read = prompts_.back();
+    return {model_, read, method, options, scheduled_settings(method, model_, read.model->tiers, room), full_bytes()};
   }
 
   [[nodiscard]] static json scheduled(const std::string& schedule, const json& drafter, int64_t draft_length = 4) {
@@ -124,7 +172,7 @@ TEST_F(Scheduled, DeviceMemoryIsNeverExceededAndRequestsWaitForIt) {
   for (const std::string& schedule : kSchedules) {
     SCOPED_TRACE(schedule);
     const json spec = scheduled(schedule, {{"name", "snapkv"}, {"keep", 0.05}});
-    const BatchRun many = run(spec, {.requests = 6, .device_bytes = room}, options);
+    const BatchRun many = run(spec, {.requests = 12, .device_bytes = room}, options);
     EXPECT_TRUE(many.scheduled);
     EXPECT_LE(many.peak_bytes, room);
     EXPECT_LT(many.peak_running, 6);
@@ -135,6 +183,15 @@ TEST_F(Scheduled, DeviceMemoryIsNeverExceededAndRequestsWaitForIt) {
       EXPECT_GT(session->activity.traffic.loaded_bytes, 0);
     }
   }
+}
+
+TEST_F(Scheduled, StartsCountAlsoWhereNothingIsVerified) {
+  const json spec = scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.05}});
+  const BatchRun run = this->run(spec, {.requests = 2}, {.stop = {.max_new_tokens = 1}});
+  EXPECT_TRUE(run.passes.empty());
+  const int64_t full = prompts_.back().cache.bytes();
+  EXPECT_GT(run.peak_bytes, full);
+  EXPECT_LT(run.peak_bytes, full + full / 5) << "and what is drafted on";
 }
 
 TEST_F(Scheduled, StaggeredVerifiesAmongDraftsAndRunsMoreRequestsThanLockStep) {
@@ -184,45 +241,52 @@ TEST_F(Scheduled, FullCachesStayWhereThereIsRoom) {
 }
 
 TEST_F(Scheduled, AFullCacheThatStayedLeavesForALaterRequest) {
-  SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
   const BatchRun plain = run({{"name", "full"}}, {}, options);
   json spec = scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.05}});
   spec["fall_back"] = false;
-  methods_.push_back(make_method(spec, "test"));
-  const Method& method = *methods_.back();
-  prompts_.push_back(prompt(method, fast_host()));
-  const ScheduledSettings settings =
-      scheduled_settings(method, model_, prompts_.back().model->tiers, 5 * full_bytes() / 2);
-  ScheduledDecoding decoding(settings);
-  options.offload_tier = Tier::host;
-  std::vector<std::unique_ptr<Session>> sessions;
-  const auto add = [&] {
-    sessions.push_back(start_session(model_, prompts_.back(), method, options));
-    run_to_first_token(model_, *sessions.back());
-    decoding.add(dynamic_cast<VerifySession&>(*sessions.back()), full_bytes(), full_bytes() / 10);
-  };
-  const auto pass = [&] {
-    std::vector<PassMember*> fed;
-    for (VerifySession* session : decoding.next()) fed.push_back(session);
-    run_pass(model_, fed);
-    decoding.advance(1);
-  };
-  add();
-  const OffloadedCache& first = *dynamic_cast<VerifySession&>(*sessions[0]).offloaded();
-  while (sessions[0]->rounds.empty()) pass();
+  ByHand requests = by_hand(spec, 5 * full_bytes() / 2, options, fast_host());
+  requests.start();
+  const OffloadedCache& first = requests.full_cache(0);
+  while (requests.session(0).rounds.empty()) requests.pass(1);
   EXPECT_TRUE(first.stays());
   EXPECT_GT(first.device_bytes(), 0);
-  add();  // two full caches and both compressed ones have room
+  EXPECT_TRUE(requests.may_start());  // two full caches and both compressed ones have room
   EXPECT_TRUE(first.stays());
-  add();  // two of three come and go
+  requests.start();
+  EXPECT_TRUE(first.stays());
+  EXPECT_TRUE(requests.may_start());  // two of three come and go
   EXPECT_FALSE(first.stays());
   EXPECT_EQ(first.device_bytes(), 0);
-  while (decoding.running() > 0) pass();
-  for (const auto& session : sessions) {
+  requests.start();
+  requests.finish(1);
+  for (const auto& session : requests.sessions()) {
     EXPECT_EQ(session->failure, "");
     EXPECT_EQ(session->tokens.size(), kNewTokens);
     EXPECT_EQ(session->tokens, plain.sessions.front()->tokens);
   }
+}
+
+TEST_F(Scheduled, AStartWaitsForFullCachesOnTheirWayAndGoesBeforeFurtherOnes) {
+  const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  const BatchRun plain = run({{"name", "full"}}, {}, options);
+  json spec = scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.05}});
+  spec["pin"] = false;
+  ByHand requests = by_hand(spec, 9 * full_bytes() / 4, options, slow_host());
+  requests.start();
+  requests.start();
+  const auto coming = [&] { return requests.full_cache(0).is_coming() + requests.full_cache(1).is_coming(); };
+  const auto verified = [&] { return std::ssize(requests.session(0).rounds) + std::ssize(requests.session(1).rounds); };
+  constexpr double kPass = 3e-4;  // a full cache takes some of them
+  for (int i = 0; coming() == 0; requests.pass(kPass)) ASSERT_LT(i++, 100);
+  const int64_t begun = verified() + coming();
+  EXPECT_FALSE(requests.may_start());
+  while (!requests.may_start()) requests.pass(kPass);
+  EXPECT_EQ(coming(), 0);
+  EXPECT_EQ(verified(), begun);
+  requests.start();
+  requests.finish(kPass);
+  for (const auto& session : requests.sessions()) EXPECT_EQ(session->tokens, plain.sessions.front()->tokens);
 }
 
 TEST_F(Scheduled, DraftsThatFailEndWhereTheFullCacheStays) {
