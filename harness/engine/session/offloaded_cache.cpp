@@ -95,8 +95,8 @@ void ReloadHooks::before_pass(KvCache& cache, std::span<const int32_t> tokens) {
   ForwardingHooks::before_pass(cache, tokens);
 }
 
-void ReloadHooks::before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) {
-  ForwardingHooks::before_attention(layer, cache, queries);
+void ReloadHooks::after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) {
+  ForwardingHooks::after_layer(layer, rows, count, hidden_size);
   cache_->wait_for(layer + 1);
 }
 

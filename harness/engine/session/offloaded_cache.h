@@ -80,7 +80,7 @@ class OffloadedCache {
 };
 
 /// Lets a pass over a cache that is being reloaded begin with what has come: no layer takes new entries before its old
-/// ones are there. Throws UserError with what a reload failed with.
+/// ones are there, which come while the layers before are computed. Throws UserError with what a reload failed with.
 class ReloadHooks final : public ForwardingHooks, public ArrivingCache {
  public:
   explicit ReloadHooks(OffloadedCache& cache) : cache_(&cache) {}
@@ -90,7 +90,7 @@ class ReloadHooks final : public ForwardingHooks, public ArrivingCache {
   void arrive(int64_t layer) override { cache_->wait_for(layer); }
   void complete(KvCache& cache) override;
   void before_pass(KvCache& cache, std::span<const int32_t> tokens) override;
-  void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override;
+  void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override;
 
  private:
   OffloadedCache* cache_;

@@ -4,11 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "harness/core/error.h"
 #include "harness/engine/session/offloaded_cache.h"
 #include "harness/engine/session/selection_meter.h"
+#include "tests/support/hybrid_model.h"
 #include "tests/support/random_entries.h"
 
 namespace kvarena {
@@ -128,7 +133,61 @@ TEST(ForwardingHooks, APassBeginsBeforeTheLastLayerHasCome) {
   for (int64_t layer = 0; layer < 4; ++layer) {
     EXPECT_EQ(full.layers[layer].entries(0), 64) << layer;
     EXPECT_EQ(offloaded.arrived(), layer == 3) << layer;
-    hooks.before_attention(layer, full.layers[layer], {});
+    hooks.after_layer(layer, nullptr, 0, 0);
+  }
+}
+
+/// Has a link bring a layer when the one before has attended, and no sooner.
+class Paced final : public ForwardingHooks {
+ public:
+  [[nodiscard]] storage::HierarchyPtr tiers() {
+    const auto fault = [this](int64_t layer) {
+      std::unique_lock lock(mutex_);
+      const auto attended = [&] { return attended_ >= layer; };
+      if (!changed_.wait_for(lock, std::chrono::seconds(20), attended)) throw UserError("nobody attends");
+    };
+    return std::make_shared<storage::Hierarchy>(std::vector<storage::TierSettings>{
+        {.tier = Tier::host, .link = storage::link_named("real", "test"), .fault = fault}});
+  }
+  void after_attention(int64_t layer, LayerCache& /*cache*/, const LayerQueries& /*queries*/,
+                       const float* /*lse*/) override {
+    const std::lock_guard lock(mutex_);
+    attended_ = layer + 1;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t attended_ = 0;
+};
+
+/// The first sequence's.
+std::vector<float> logits_of(Transformer& model, const std::vector<SequencePass>& batch) {
+  const std::span<const float> logits = model.forward(batch);
+  return {logits.begin(), logits.begin() + model.config().vocab_size};
+}
+
+/// Also beside a sequence that leaves after the first layer, and behind layers with states.
+TEST(ForwardingHooks, ALayerComesWhileTheOneBeforeIsComputed) {
+  const std::vector<int32_t> prompt = testing::tiny_prompt(90), next = {3};
+  for (const bool hybrid : {false, true}) {
+    Transformer model = hybrid ? testing::hybrid_model() : testing::tiny_model();
+    for (const bool exits : {false, true}) {
+      SCOPED_TRACE(std::to_string(hybrid) + std::to_string(exits));
+      KvCache full = model.make_cache(), other = model.make_cache();
+      (void)logits_of(model, {{.tokens = prompt, .cache = &full}});
+      KvCache stays = full.clone();
+      const std::vector<float> want = logits_of(model, {{.tokens = next, .cache = &stays}});
+      Paced link;
+      OffloadedCache offloaded(full, link.tiers(), Tier::host);
+      ReloadHooks hooks(offloaded);
+      hooks.forward_to(&link);
+      offloaded.begin_reload();
+      const std::vector<SequencePass> batch = {{.tokens = next, .cache = &full, .hooks = &hooks},
+                                               {.tokens = prompt, .cache = &other, .exit_after = exits ? 1 : 0}};
+      EXPECT_EQ(logits_of(model, batch), want);
+    }
   }
 }
 
