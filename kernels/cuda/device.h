@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -144,27 +145,34 @@ class CudaGraph {
 class CudaScratch {
  public:
   CudaScratch() = default;
-  ~CudaScratch();
   CudaScratch(const CudaScratch&) = delete;
   CudaScratch& operator=(const CudaScratch&) = delete;
 
   /// Memory for partial results, valid until the next call for the same stream. In a graph it is the call's own.
   [[nodiscard]] void* device(int64_t bytes, CudaStream stream);
   /// Copies `bytes` to the device and returns where they lie until the call after next (in a graph for good). The
-  /// host's copy is free on return.
+  /// host's copy is free on return. Waits for an earlier copy where the host is kBlocks of memory ahead of the device.
   [[nodiscard]] void* upload(const void* host, int64_t bytes, CudaStream stream);
 
  private:
-  struct Slot {
+  static constexpr int64_t kBlocks = 64;
+  /// Memory for small uploads one behind the other, or for a large one.
+  struct Block {
     CudaBuffer device;
-    void* pinned = nullptr;
-    int64_t bytes = 0;
-    CudaEvent copied = nullptr;
+    std::unique_ptr<PinnedBuffer> pinned;                             // of the same size
+    int64_t used = 0;                                                 // bytes
+    int64_t last = 0;                                                 // upload() that used it last
+    CudaStream stream = nullptr;                                      // of all its uploads
+    std::unique_ptr<CudaMark> copied = std::make_unique<CudaMark>();  // all that it was used for
   };
+  /// Goes on to a block with room for so many bytes: the one used longest ago, or a new one behind this one.
+  void next_block(int64_t bytes, CudaStream stream);
+
   CudaBuffer partials_;
   std::vector<CudaBuffer> kept_;  // memory that graphs use
-  std::vector<Slot> slots_;
-  int64_t next_ = 0;
+  std::vector<Block> blocks_;     // used in turn
+  int64_t now_ = -1;              // that one
+  int64_t uploads_ = 0;
 };
 
 }  // namespace kvarena::kernels

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -138,13 +140,6 @@ bool recording(CudaStream stream) {
 
 }  // namespace
 
-CudaScratch::~CudaScratch() {
-  for (const Slot& slot : slots_) {
-    cudaFreeHost(slot.pinned);
-    if (slot.copied != nullptr) cudaEventDestroy(slot.copied);
-  }
-}
-
 void* CudaScratch::device(int64_t bytes, CudaStream stream) {
   if (recording(stream)) {  // its own memory: that of other calls may grow and move
     kept_.emplace_back(bytes);
@@ -162,25 +157,51 @@ void* CudaScratch::upload(const void* host, int64_t bytes, CudaStream stream) {
     cuda_synchronize(aside.stream());
     return kept_.back().data();
   }
-  constexpr size_t kSlots = 64;  // the host can be that many calls ahead: some layers of a step
-  if (slots_.empty()) slots_.resize(kSlots);
-  Slot& slot = slots_[static_cast<size_t>(next_++) % kSlots];
-  if (slot.copied == nullptr) {
-    cuda_check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "making an event");
+  constexpr int64_t kLine = 256;  // bytes, as memory is aligned
+  const int64_t size = (bytes + kLine - 1) / kLine * kLine;
+  const bool fits = now_ >= 0 && blocks_[now_].used + size <= blocks_[now_].device.bytes();
+  if (!fits || blocks_[now_].stream != stream) next_block(size, stream);
+  Block& block = blocks_[now_];
+  std::byte* const pinned = static_cast<std::byte*>(block.pinned->data()) + block.used;
+  std::byte* const device = static_cast<std::byte*>(block.device.data()) + block.used;
+  block.used += size;
+  block.last = ++uploads_;
+  std::memcpy(pinned, host, static_cast<size_t>(bytes));
+  cuda_upload(device, pinned, bytes, stream);
+  block.copied->record(stream);
+  return device;
+}
+
+void CudaScratch::next_block(int64_t bytes, CudaStream stream) {
+  constexpr int64_t kLeast = 1 << 16;  // bytes
+  constexpr int64_t kStay = 32;        // uploads for which a block stays: those of some layers
+  const auto make_room = [](Block& block, int64_t wanted) {
+    const int64_t had = block.device.bytes();
+    if (wanted <= had) return;
+    const int64_t room = had == 0 ? wanted : wanted + wanted / 2;
+    block.pinned = std::make_unique<PinnedBuffer>(room);
+    block.device.reserve(room);
+  };
+  if (blocks_.empty()) {
+    blocks_.resize(2);  // so that small uploads take no memory later
+    for (Block& block : blocks_) {
+      make_room(block, kLeast);
+      block.last = -kStay;
+    }
+  }
+  const auto count = static_cast<int64_t>(blocks_.size());
+  const int64_t oldest = now_ + 1 < count ? now_ + 1 : 0;
+  const bool free = uploads_ - blocks_[oldest].last >= kStay && blocks_[oldest].copied->reached();
+  if (free || count == kBlocks) {
+    now_ = oldest;
   } else {
-    cuda_check(cudaEventSynchronize(slot.copied), "waiting for an earlier copy");
+    blocks_.emplace(blocks_.begin() + ++now_);
   }
-  if (bytes > slot.bytes) {
-    slot.device.grow(bytes);
-    cuda_check(cudaFreeHost(std::exchange(slot.pinned, nullptr)), "freeing pinned memory");
-    slot.bytes = 0;
-    cuda_check(cudaMallocHost(&slot.pinned, static_cast<size_t>(slot.device.bytes())), "allocating pinned memory");
-    slot.bytes = slot.device.bytes();
-  }
-  std::memcpy(slot.pinned, host, static_cast<size_t>(bytes));
-  cuda_upload(slot.device.data(), slot.pinned, bytes, stream);
-  cuda_check(cudaEventRecord(slot.copied, stream), "recording an event");
-  return slot.device.data();
+  Block& block = blocks_[now_];
+  block.copied->wait();
+  block.used = 0;
+  block.stream = stream;
+  make_room(block, std::max(bytes, kLeast));
 }
 
 }  // namespace kvarena::kernels

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "harness/cache/known_choice.h"
@@ -38,8 +39,14 @@ json specontext(json more = json::object()) {
 /// A tiny model on a device, and a prompt that it has read.
 class DeviceSlotsTest : public ::testing::Test {
  protected:
-  explicit DeviceSlotsTest(int64_t tokens = 300)
-      : prompt_(prefill(offloaded_.model(), tiny_prompt(tokens), {}, kPrefillChunk, model_facts(offloaded_.model()))) {}
+  explicit DeviceSlotsTest(int64_t tokens = 300, const ModelConfig& config = testing::tiny_config())
+      : offloaded_(1 << 30, config),
+        prompt_(prefill(offloaded_.model(), tiny_prompt(tokens), {}, kPrefillChunk, model_facts(offloaded_.model()))) {}
+
+  /// Decodes so many tokens and tells how the host waits in each pass, but in the one that records a step, whose
+  /// constants are uploaded.
+  void decode_watched(const json& spec, int64_t tokens,
+                      const std::function<void(int64_t pass, const emulated_cuda::Waits&)>& tell);
 
   /// Bytes of entries that went up since the last call.
   int64_t went_up() {
@@ -52,26 +59,44 @@ class DeviceSlotsTest : public ::testing::Test {
   int64_t before_ = 0;
 };
 
-/// Counts how often the host waits for all that the device was given, from a pass's first choice until all of it is
-/// queued and the first layer is shown.
+/// Counts how often the host waits, from a pass's first choice until all of it is queued and the first layer is shown.
 class Waits final : public ForwardingHooks, public KnownChoice {
  public:
   explicit Waits(AttentionHooks* own) : ForwardingHooks(own), own_(dynamic_cast<KnownChoice*>(own)) {}
   [[nodiscard]] bool known(const KvCache& cache) const override { return own_ != nullptr && own_->known(cache); }
   void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
-    if (layer == 0) began_ = emulated_cuda::synchronizations();
+    if (layer == 0) began_ = emulated_cuda::waits();
     ForwardingHooks::before_attention(layer, cache, queries);
   }
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* lse) override {
-    if (layer == 0) waited = emulated_cuda::synchronizations() - began_;
+    if (layer == 0) waited = emulated_cuda::waits() - began_;
     ForwardingHooks::after_attention(layer, cache, queries, lse);
   }
-  long waited = 0;
+  emulated_cuda::Waits waited;
 
  private:
   const KnownChoice* own_;
-  long began_ = 0;
+  emulated_cuda::Waits began_;
 };
+
+void DeviceSlotsTest::decode_watched(const json& spec, int64_t tokens,
+                                     const std::function<void(int64_t pass, const emulated_cuda::Waits&)>& tell) {
+  const auto method = make_method(spec, "test");
+  const auto session = start_session(offloaded_.model(), prompt_, *method, {.stop = {.max_new_tokens = tokens}});
+  int64_t replayed = 0;
+  for (int64_t pass = 0; !session->finished(); ++pass) {
+    const int64_t before = offloaded_.device().model().replayed();
+    SequencePass next = session->next_pass();
+    Waits waits(next.hooks);
+    next.hooks = &waits;
+    session->consume(offloaded_.model().forward({&next, 1}));
+    const int64_t more = offloaded_.device().model().replayed() - before;
+    const bool records = more > 0 && replayed == 0;
+    replayed += more;
+    if (!records) tell(pass, waits.waited);
+  }
+  EXPECT_EQ(session->failure, "");
+}
 
 TEST_F(DeviceSlotsTest, TheDeviceWaitsForNoChoiceThatIsKnownBefore) {
   const std::vector<std::pair<json, long>> inside = {
@@ -84,23 +109,35 @@ TEST_F(DeviceSlotsTest, TheDeviceWaitsForNoChoiceThatIsKnownBefore) {
       {{{"name", "quest"}, {"tokens", 64}}, 2}};
   for (const auto& [spec, expected] : inside) {
     SCOPED_TRACE(spec.dump());
-    const auto method = make_method(spec, "test");
-    const auto session = start_session(offloaded_.model(), prompt_, *method, {.stop = {.max_new_tokens = 6}});
-    int64_t replayed = 0;
-    for (int pass = 0; !session->finished(); ++pass) {
-      const int64_t before = offloaded_.device().model().replayed();
-      SequencePass next = session->next_pass();
-      Waits waits(next.hooks);
-      next.hooks = &waits;
-      session->consume(offloaded_.model().forward({&next, 1}));
-      const int64_t more = offloaded_.device().model().replayed() - before;
-      const bool records = more > 0 && replayed == 0;  // its constants are uploaded, once
-      replayed += more;
-      if (records) continue;
-      EXPECT_EQ(waits.waited, expected) << "pass " << pass;
-    }
-    EXPECT_EQ(session->failure, "");
+    decode_watched(spec, 6, [&, expected = expected](int64_t pass, const emulated_cuda::Waits& waited) {
+      EXPECT_EQ(waited.streams, expected) << "pass " << pass;
+    });
   }
+}
+
+class DeepDeviceSlotsTest : public DeviceSlotsTest {
+ protected:
+  DeepDeviceSlotsTest() : DeviceSlotsTest(300, deep()) {}
+  static ModelConfig deep() {
+    ModelConfig config = testing::tiny_config();
+    config.layers = 24;
+    return config;
+  }
+};
+
+/// Streams do nothing until somebody waits for them: nobody does, but for the first layer's rows, which the host looks
+/// at.
+TEST_F(DeepDeviceSlotsTest, AWarmPassTakesNoMemoryAndWaitsForNothing) {
+  emulated_cuda::set_lazy(true);
+  for (const json& spec : {specontext(), specontext({{"dense_layers", 1}}), specontext({{"offload", "all"}}),
+                           json{{"name", "specache"}, {"k", 8}, {"copy", kLowBits}}}) {
+    SCOPED_TRACE(spec.dump());
+    decode_watched(spec, 12, [&](int64_t pass, const emulated_cuda::Waits& waited) {
+      if (pass < 7) return;  // memory grows
+      EXPECT_EQ(waited, emulated_cuda::Waits{.events = 1}) << "pass " << pass << ", " << waited.events << " events";
+    });
+  }
+  emulated_cuda::set_lazy(false);
 }
 
 /// Looks, behind each layer, whether the device still has something to do, and whether what the method wants for the

@@ -82,9 +82,9 @@ TEST(DeviceUpload, ItGoesOnInTheMiddleOfAPassAndTheNextPassWaitsForItsLogitsAlon
   const auto nothing = [](int64_t) {};
   Beside idle(nothing), uploads([&](int64_t layer) { offloaded.model().upload(restored[layer].cache, 7); });
   const auto waited = [](const auto& pass) {
-    const long before = emulated_cuda::synchronizations();
+    const emulated_cuda::Waits before = emulated_cuda::waits();
     pass();
-    return emulated_cuda::synchronizations() - before;
+    return (emulated_cuda::waits() - before).streams;
   };
   std::vector<float> want, got;
   const long usual = waited([&] { want = fed_beside(alone.model(), b, question, idle); });

@@ -87,7 +87,7 @@ class PacedReload final : public ForwardingHooks, public ArrivingCache {
       : ForwardingHooks(&own), own_(&own), link_(&link), model_(&model) {}
   [[nodiscard]] bool arriving(const KvCache& cache) const override { return own_->arriving(cache); }
   void arrive(int64_t layer) override {
-    if (layer == 0) began_ = emulated_cuda::synchronizations();
+    if (layer == 0) began_ = emulated_cuda::waits();
     if (layer > 0) before.push_back(model_->brought(layer - 1, 0).residual[0]);
     link_->computed(layer);
     own_->arrive(layer);
@@ -95,7 +95,7 @@ class PacedReload final : public ForwardingHooks, public ArrivingCache {
   void after_layer(int64_t layer, const float* rows, int64_t count, int64_t hidden_size) override {
     ForwardingHooks::after_layer(layer, rows, count, hidden_size);
     shown.push_back(rows[0]);
-    waited = emulated_cuda::synchronizations() - began_;
+    waited = (emulated_cuda::waits() - began_).streams;
   }
   std::vector<float> before, shown;
   long waited = 0;
@@ -104,7 +104,7 @@ class PacedReload final : public ForwardingHooks, public ArrivingCache {
   ReloadHooks* own_;
   Paced* link_;
   const DeviceModel* model_;
-  long began_ = 0;
+  emulated_cuda::Waits began_;
 };
 
 TEST(DeviceVerification, APassBeginsBeforeTheLastLayerHasCome) {

@@ -86,8 +86,15 @@ void start(CUstream_st* stream, std::function<void()> work);
 void start_kernel(CUstream_st* stream, std::function<void()> kernel);
 /// Copies from one device to another so far.
 [[nodiscard]] long copies_between_devices();
-/// Times that the calling thread waited for a stream so far.
-[[nodiscard]] long synchronizations();
+/// Calls of a thread that make it wait: for a stream, for an event that was not reached, or, as memory is given and
+/// taken back, for a device.
+struct Waits {
+  long streams = 0, events = 0, allocations = 0, releases = 0, pinned_allocations = 0, pinned_releases = 0;
+  bool operator==(const Waits&) const = default;
+  Waits operator-(const Waits& earlier) const;
+};
+/// The calling thread's so far.
+[[nodiscard]] Waits waits();
 /// Bytes of devices' memory that are taken now, all devices together.
 [[nodiscard]] long taken_bytes();
 /// From now on no memory is given beyond so many bytes, all devices together.

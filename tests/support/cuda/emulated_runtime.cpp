@@ -47,7 +47,7 @@ std::set<CUstream_st*> streams;
 bool lazy = false;
 std::map<const unsigned char*, size_t> pinned;  // address and bytes of each block
 thread_local int chosen_device = 0;             // of the calling thread
-thread_local long synchronized = 0;
+thread_local Waits waited;                      // by it
 long between_devices = 0, taken = 0, most_taken = std::numeric_limits<long>::max();
 
 void drain(CUstream_st& stream);
@@ -160,7 +160,15 @@ void emulated_cuda::start_kernel(CUstream_st* stream, std::function<void()> kern
 }
 
 long emulated_cuda::copies_between_devices() { return between_devices; }
-long emulated_cuda::synchronizations() { return synchronized; }
+Waits emulated_cuda::waits() { return waited; }
+Waits Waits::operator-(const Waits& earlier) const {
+  return {.streams = streams - earlier.streams,
+          .events = events - earlier.events,
+          .allocations = allocations - earlier.allocations,
+          .releases = releases - earlier.releases,
+          .pinned_allocations = pinned_allocations - earlier.pinned_allocations,
+          .pinned_releases = pinned_releases - earlier.pinned_releases};
+}
 
 long emulated_cuda::taken_bytes() {
   const Lock lock(the_runtime);
@@ -230,6 +238,7 @@ constexpr size_t kHeadBytes = 256;
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const Lock lock(the_runtime);
+  ++waited.allocations;
   if (taken + static_cast<long>(bytes) > most_taken) return cudaErrorMemoryAllocation;
   const size_t all = (kHeadBytes + bytes + kGuardBytes + kHeadBytes - 1) / kHeadBytes * kHeadBytes;
   auto* whole = device_arenas().empty() ? static_cast<unsigned char*>(std::aligned_alloc(kHeadBytes, all))
@@ -246,6 +255,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   const Lock lock(the_runtime);
+  ++waited.releases;
   drain_all();
   unsigned char* whole = static_cast<unsigned char*>(memory) - kHeadBytes;
   size_t bytes = 0;
@@ -262,6 +272,7 @@ cudaError_t cudaFree(void* memory) {
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   const Lock lock(the_runtime);
+  ++waited.pinned_allocations;
   *memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
   if (*memory == nullptr) return cudaErrorMemoryAllocation;
   pinned[static_cast<unsigned char*>(*memory)] = bytes;
@@ -269,7 +280,9 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
+  if (memory == nullptr) return cudaSuccess;
   const Lock lock(the_runtime);
+  ++waited.pinned_releases;
   drain_all();
   pinned.erase(static_cast<unsigned char*>(memory));
   std::free(memory);
@@ -311,7 +324,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(the_runtime);
-  ++synchronized;
+  ++waited.streams;
   stream = meant(stream);
   if (stream->recording != nullptr) return cudaErrorStreamCaptureUnsupported;
   drain(*stream);
@@ -374,6 +387,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(the_runtime);
+  if (event->reached < event->recorded) ++waited.events;
   reach(*event, event->recorded);
   return cudaSuccess;
 }
