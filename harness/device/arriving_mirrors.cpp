@@ -56,12 +56,13 @@ std::function<void()> DeviceMirror::receive(int64_t layer, std::span<const kerne
 
 void DeviceMirror::release() {
   {
-    const std::scoped_lock lock(all_->mutex_);
-    if (cache_ && cache_.use_count() == 1 && cache_->full()) {
-      cache_->truncate(0);
-      all_->spare_.push_back(std::move(*cache_));
+    std::unique_lock lock(all_->mutex_);
+    DeviceMirrors::Copy gone = drop();
+    if (gone.use_count() == 1 && gone->full()) {
+      gone->truncate(0);
+      all_->spare_.push_back(std::move(gone));
     }
-    drop();
+    all_->free(std::move(gone), lock);
   }
   origin_.reset();
   expects_ = false;
@@ -75,11 +76,11 @@ bool DeviceMirrors::expects(const KvCache& host, int64_t tokens) const {
 
 std::optional<DeviceCache> DeviceMirrors::take_spare(DeviceMirror& mirror, int64_t tokens) {
   const std::scoped_lock lock(mutex_);
-  const auto found = std::ranges::find_if(spare_, [&](const DeviceCache& cache) {
-    return cache.capacity() >= tokens && cache.capacity() <= tokens + tokens / 4 + 2 * kDecodeHeadroom;
+  const auto found = std::ranges::find_if(spare_, [&](const Copy& cache) {
+    return cache->capacity() >= tokens && cache->capacity() <= tokens + tokens / 4 + 2 * kDecodeHeadroom;
   });
   if (found == spare_.end()) return std::nullopt;
-  std::optional<DeviceCache> taken(std::move(*found));
+  std::optional<DeviceCache> taken(std::move(**found));
   spare_.erase(found);
   mirror.taken_ = taken->bytes_by_device();
   return taken;

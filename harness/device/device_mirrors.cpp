@@ -68,9 +68,9 @@ DeviceMirror::DeviceMirror(std::shared_ptr<DeviceMirrors> all) : all_(std::move(
 }
 
 DeviceMirror::~DeviceMirror() {
-  const std::scoped_lock lock(all_->mutex_);
-  drop();
+  std::unique_lock lock(all_->mutex_);
   all_->used_.remove(this);
+  all_->free(drop(), lock);
 }
 
 bool DeviceMirror::holds(const Origin& origin) const {
@@ -107,10 +107,10 @@ void DeviceMirror::count(int64_t bytes) {
   counted_ = bytes;
 }
 
-void DeviceMirror::drop() {
-  cache_.reset();
+std::shared_ptr<DeviceCache> DeviceMirror::drop() {
   taken_.clear();
   count(0);
+  return std::exchange(cache_, nullptr);
 }
 
 const DeviceBytes& DeviceMirror::taken() {

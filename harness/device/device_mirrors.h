@@ -101,7 +101,8 @@ class DeviceMirror final : public CacheMirror, public LayerReceiver {
   void count(const KvCache& host);
   void count(int64_t bytes);
   // Under the lock of all mirrors:
-  void drop();
+  /// Gives the copy up, which is to be freed.
+  [[nodiscard]] std::shared_ptr<DeviceCache> drop();
   /// Whether the copy may go: nobody holds it, and no layer is on its way to it.
   [[nodiscard]] bool idle() const { return cache_ && cache_.use_count() == 1 && !expects_; }
   /// Bytes that the copy takes, or will take when it has been made.
@@ -194,6 +195,8 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
   /// Reserves a copy's room for so many tokens, in place of what it takes or beside that. Others' copies go until there
   /// is enough; none does ahead where that would be in vain. Whether there is.
   bool reserve(DeviceMirror& mirror, int64_t tokens, bool beside, When when);
+  /// Under the lock, which others may take meanwhile: frees a copy that nobody holds. It counts until it is gone.
+  void free(Copy gone, std::unique_lock<std::mutex>& lock);
   /// Under the lock: whether all fits once `mirror` takes so much, or would if all copies went that may.
   [[nodiscard]] bool fits(const DeviceMirror& mirror, DeviceBytes taken, bool alone) const;
   /// A spare for so many tokens that becomes a mirror's copy, if there is one that is not much larger.
@@ -206,9 +209,10 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
   std::map<int64_t, AttentionSums> sums_;  // by device; used under this lock
   mutable std::mutex mutex_;               // of what follows, and of all mirrors' room
   int64_t ahead_ = 0;                      // uploads under way
-  std::condition_variable settled_;        // one less
+  std::list<DeviceBytes> going_;           // of copies that are being freed
+  std::condition_variable settled_;        // one less of either
   std::list<DeviceMirror*> used_;          // least recently used first
-  std::list<DeviceCache> spare_;  // of caches that left, for those that come: freeing memory waits for all streams
+  std::list<Copy> spare_;  // of caches that left, for those that come: freeing memory waits for all streams
 };
 
 }  // namespace kvarena::device

@@ -24,8 +24,8 @@ HeldCopies::HeldCopies(std::shared_ptr<DeviceMirrors> all, size_t count) : all_(
 
 HeldCopies::~HeldCopies() {
   if (all_ == nullptr) return;
-  const std::scoped_lock lock(all_->mutex_);
-  copies_.clear();
+  std::unique_lock lock(all_->mutex_);
+  for (auto& copy : copies_) all_->free(std::move(copy), lock);
 }
 
 DeviceMirrors::DeviceMirrors(std::vector<PlacedLayer> layers, DeviceBytes limits)
@@ -48,13 +48,26 @@ bool DeviceMirrors::fits(const DeviceMirror& mirror, DeviceBytes taken, bool alo
   const auto add = [&](const DeviceBytes& more) {
     for (const auto& [device, bytes] : more) taken[device] += bytes;
   };
-  for (const DeviceCache& cache : spare_) {
-    if (!alone) add(cache.bytes_by_device());
+  for (const Copy& cache : spare_) {
+    if (!alone) add(cache->bytes_by_device());
+  }
+  for (const DeviceBytes& bytes : going_) {
+    if (!alone) add(bytes);
   }
   for (DeviceMirror* other : used_) {
     if (other != &mirror && !(alone && other->idle())) add(other->taken());
   }
   return std::ranges::all_of(taken, [&](const auto& on) { return on.second <= limits_.at(on.first); });
+}
+
+void DeviceMirrors::free(Copy gone, std::unique_lock<std::mutex>& lock) {
+  if (gone == nullptr || gone.use_count() > 1) return;
+  const auto counted = going_.insert(going_.end(), gone->bytes_by_device());
+  lock.unlock();
+  gone.reset();
+  lock.lock();
+  going_.erase(counted);
+  settled_.notify_all();
 }
 
 bool DeviceMirrors::reserve(DeviceMirror& mirror, int64_t tokens, bool beside, When when) {
@@ -65,15 +78,17 @@ bool DeviceMirrors::reserve(DeviceMirror& mirror, int64_t tokens, bool beside, W
     const int64_t held = mirror.taken_[device];
     bytes = beside ? held + bytes : std::max(held, bytes);
   }
-  if (when == When::ahead && !fits(mirror, wanted, /*alone=*/true)) return false;
   while (!fits(mirror, wanted, /*alone=*/false)) {
+    if (when == When::ahead && !fits(mirror, wanted, /*alone=*/true)) return false;
     const auto last = std::ranges::find_if(used_, [&](DeviceMirror* one) { return one != &mirror && one->idle(); });
     if (!spare_.empty()) {
+      Copy gone = std::move(spare_.front());
       spare_.pop_front();
+      free(std::move(gone), lock);
     } else if (last != used_.end()) {
-      (*last)->drop();
       ++evictions_;
-    } else if (ahead_ > 0) {
+      free((*last)->drop(), lock);
+    } else if (ahead_ > 0 || !going_.empty()) {
       settled_.wait(lock);
     } else {
       break;  // the device itself may refuse

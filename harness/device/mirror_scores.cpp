@@ -74,8 +74,8 @@ std::unique_ptr<MirrorScope> DeviceMirror::scores_scope(KvCache& own) {
   const GrowingCache grown[] = {{.host = &own}};
   auto made = std::make_unique<Lookups>(on_device([&] { return all_->of(grown, layers); },
                                                   [&] {
-                                                    const std::scoped_lock lock(all_->mutex_);
-                                                    drop();
+                                                    std::unique_lock lock(all_->mutex_);
+                                                    all_->free(drop(), lock);
                                                   }));
   for (int64_t layer = 0; layer < layers; ++layer)
     made->layers.push_back(std::make_unique<DeviceMirrors::LayerScope>(own, layer));

@@ -27,7 +27,7 @@ STANDARD = {
     "list": "list",
     "map": "initializer_list map multimap pair size ssize",
     "memory": "allocator enable_shared_from_this make_shared make_unique shared_ptr unique_ptr weak_ptr",
-    "mutex": "mutex",
+    "mutex": "mutex unique_lock",
     "new": "bad_alloc",
     "numeric": "iota",
     "optional": "nullopt optional",

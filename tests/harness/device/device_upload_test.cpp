@@ -1,6 +1,7 @@
 // Caches that go up to a device (emulated here) from other threads, beside passes.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <deque>
 #include <future>
 #include <mutex>
@@ -120,6 +121,29 @@ TEST(DeviceUpload, WhatAPassUsesStaysAndWhatNobodyUsesMakesRoom) {
   EXPECT_EQ(fed(offloaded.model(), restored.cache, question), restored.logits);
   EXPECT_EQ(mirrors.uploads(), 1);
   EXPECT_EQ(fed(offloaded.model(), a, question), fed(alone.model(), b, question)) << "and comes back";
+}
+
+/// Freeing waits for all streams, also for one on which another thread's cache is asked for.
+TEST(DeviceUpload, NobodyWaitsForACopyThatIsBeingFreed) {
+  Restored restored(1, json());
+  const int64_t one = one_copy(Offloaded());
+  Offloaded offloaded(one + one / 2);
+  KvCache a = offloaded.model().make_cache();
+  (void)fed(offloaded.model(), a, tiny_prompt(40));
+  const kernels::CudaQueue queue;
+  std::future<void> other;
+  bool goes_on = false;
+  emulated_cuda::set_lazy(true);
+  emulated_cuda::start(queue.stream(), [&] {
+    other = std::async(std::launch::async, [&] { (void)a.clone(); });
+    goes_on = other.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  });
+  offloaded.model().upload(restored.cache, 7);
+  emulated_cuda::set_lazy(false);
+  ASSERT_TRUE(other.valid());
+  other.wait();
+  EXPECT_TRUE(goes_on);
+  EXPECT_EQ(offloaded.device().mirrors().evictions(), 1);
 }
 
 TEST(DeviceUpload, ADeviceThatIsFullRefusesTheUploadAlone) {
