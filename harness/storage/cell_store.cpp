@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "harness/core/error.h"
 #include "kernels/cells/cells.h"
@@ -97,27 +96,6 @@ Transfer CellStore::load(EntrySegment& to, Further further) const {
         if (further && there.empty()) arrive = further(here);
         if (arrive) arrive();
       });
-}
-
-double load_rate(const HierarchyPtr& tiers, Tier tier) {
-  const LinkSpec& link = tiers->load(tier).spec();
-  if (link.emulated()) return link.bytes_per_s;
-  constexpr LayerShape kShape{.q_heads = 8, .kv_heads = 8, .head_dim = 64, .dtype = DType::bf16};
-  constexpr int64_t kEntries = 1024;
-  const auto ledger = std::make_shared<MemoryLedger>();
-  EntrySegment entries(kShape, ledger);
-  make_room(entries, kEntries, 0);
-  CellStore store(kShape, ledger, tiers, tier);
-  store.write(entries, 0).wait();
-  std::array<double, 5> seconds{};
-  for (double& each : seconds) {
-    EntrySegment loaded(kShape, ledger);
-    Transfer load = store.load(loaded);
-    load.wait();
-    each = load.link_seconds();
-  }
-  std::ranges::nth_element(seconds, seconds.begin() + seconds.size() / 2);
-  return static_cast<double>(store.bytes()) / seconds[seconds.size() / 2];
 }
 
 }  // namespace kvarena::storage

@@ -49,8 +49,4 @@ class CellStore {
   int64_t position_ = 0;  // of the first
 };
 
-/// Bytes per second at which load() brings entries from a tier: what the link's spec says or, of a real link, the
-/// median of some loads that are timed now.
-[[nodiscard]] double load_rate(const HierarchyPtr& tiers, Tier tier);
-
 }  // namespace kvarena::storage

@@ -23,7 +23,7 @@ bool has_schedule(const Method& method) {
   return copy != nullptr && !copy->schedule.empty();
 }
 
-ScheduledSettings scheduled_settings(const Method& method, const Transformer& model, const storage::HierarchyPtr& tiers,
+ScheduledSettings scheduled_settings(const Method& method, Transformer& model, const storage::HierarchyPtr& tiers,
                                      int64_t device_bytes) {
   const auto copy = std::get<CompressedCopy>(method.verifier()->drafter());
   const cost_model::ScheduleKind kind = cost_model::schedule_named(copy.schedule);
@@ -31,7 +31,7 @@ ScheduledSettings scheduled_settings(const Method& method, const Transformer& mo
           .draft_length = method.verifier()->draft_length(),
           .device_bytes = device_bytes,
           .tier = copy.tier,
-          .link_bytes_per_s = storage::load_rate(tiers, copy.tier),
+          .link_bytes_per_s = reload_rate(model, tiers, copy.tier),
           .pin = copy.pin && kind == cost_model::ScheduleKind::staggered,
           .fall_back = copy.fall_back,
           .weight_bytes = model.weight_bytes()};

@@ -30,7 +30,7 @@ struct ScheduledSettings {
 /// Whether the method verifies by a schedule (CompressedCopy::schedule).
 [[nodiscard]] bool has_schedule(const Method& method);
 /// Settings for such a method. The rate of a real link is measured now.
-[[nodiscard]] ScheduledSettings scheduled_settings(const Method& method, const Transformer& model,
+[[nodiscard]] ScheduledSettings scheduled_settings(const Method& method, Transformer& model,
                                                    const storage::HierarchyPtr& tiers, int64_t device_bytes);
 
 /// Sessions with offloaded caches (SessionOptions::offload_tier), of one verifier. The caller runs the passes: next(),

@@ -1,6 +1,7 @@
 #include "harness/engine/session/offloaded_cache.h"
 
 #include <algorithm>
+#include <array>
 
 #include "harness/core/error.h"
 
@@ -83,6 +84,31 @@ void OffloadedCache::leave(int64_t before, Traffic& traffic) {
     full_->layers[layer] = LayerCache(full_->layers[layer].shape(), full_->ledger);
   }
   unwritten_ = kAll;
+}
+
+double reload_rate(Transformer& model, const storage::HierarchyPtr& tiers, Tier tier) {
+  const storage::LinkSpec& link = tiers->load(tier).spec();
+  if (link.emulated()) return link.bytes_per_s;
+  constexpr int64_t kLayerBytes = 2 << 20;
+  KvCache cache = model.make_cache();
+  for (LayerCache& layer : cache.layers) {
+    const LayerShape& shape = layer.shape();
+    const std::vector<float> zeros(static_cast<size_t>(shape.kv_heads * shape.head_dim));
+    cache.length = kLayerBytes / shape.entry_bytes();
+    layer.append(zeros.data(), zeros.data(), cache.length, /*stride=*/0, /*position=*/0);
+  }
+  model.upload(cache, /*tokens=*/0);
+  OffloadedCache offloaded(cache, tiers, tier);
+  std::array<double, 5> rates{};
+  for (double& rate : rates) {
+    Traffic traffic;
+    offloaded.begin_reload();
+    for (int64_t layer = 0; layer < std::ssize(cache.layers); ++layer) offloaded.wait_for(layer);
+    offloaded.offload(cache.length, traffic);
+    rate = static_cast<double>(traffic.loaded_bytes) / traffic.link_seconds;
+  }
+  std::ranges::nth_element(rates, rates.begin() + rates.size() / 2);
+  return rates[rates.size() / 2];
 }
 
 void ReloadHooks::complete(KvCache& cache) {

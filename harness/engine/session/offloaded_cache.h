@@ -10,6 +10,7 @@
 #include "harness/cache/arriving_cache.h"
 #include "harness/engine/session/forwarding_hooks.h"
 #include "harness/method/method.h"
+#include "harness/model/transformer.h"
 #include "harness/storage/cell_store.h"
 
 namespace kvarena {
@@ -78,6 +79,10 @@ class OffloadedCache {
   int64_t unwritten_ = kAll;                // first position of a kept cache that the tier has yet to get
   std::vector<storage::Transfer> reloads_;  // [layers], empty while offloaded; destroyed before what they write to
 };
+
+/// Bytes per second at which reloads of the model's caches come from a tier, also to its device, where it has one: what
+/// the link's spec says or, of a real link, the median of some reloads that are timed now.
+[[nodiscard]] double reload_rate(Transformer& model, const storage::HierarchyPtr& tiers, Tier tier);
 
 /// Lets a pass over a cache that is being reloaded begin with what has come: no layer takes new entries before its old
 /// ones are there, which come while the layers before are computed. Throws UserError with what a reload failed with.

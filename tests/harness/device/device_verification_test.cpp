@@ -149,12 +149,19 @@ TEST(DeviceVerification, ACacheWithoutRoomForItsLayersComesWhole) {
   EXPECT_EQ(std::vector<float>(got.begin(), got.end()), want);
 }
 
+TEST(DeviceVerification, ALinksRateIsThatOfReloadsToTheDevice) {
+  Offloaded offloaded;
+  EXPECT_GT(reload_rate(offloaded.model(), std::make_shared<storage::Hierarchy>(storage::usual_tiers()), Tier::host),
+            0);
+  EXPECT_EQ(offloaded.device().mirrors().received_bytes(), int64_t{5} * 3 * (2 << 20)) << "five times, all layers";
+}
+
 TEST(DeviceVerification, AReloadThatFailsEndsItsRequestAlone) {
   Offloaded offloaded;
   auto machine = storage::usual_tiers();
   machine.front().fault = [](int64_t transfer) {
-    // Behind five that measure the link: the second layer of the second request.
-    if (transfer == 5 + 3 + 1) throw UserError("the host lost a page");
+    // Behind five reloads that measure the link: the second layer of the second request.
+    if (transfer == 5 * 3 + 3 + 1) throw UserError("the host lost a page");
   };
   const Prefill prompt = prefill(offloaded.model(), tiny_prompt(90), Needs{.window = 64}, kPrefillChunk,
                                  model_facts(offloaded.model(), {}, std::make_shared<storage::Hierarchy>(machine)));

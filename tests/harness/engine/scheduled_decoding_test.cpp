@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "harness/core/error.h"
 #include "harness/engine/model_facts.h"
@@ -359,6 +361,16 @@ TEST_F(Scheduled, FullCachesMayLieOnTheDisk) {
     EXPECT_GE(session->peak_disk_bytes, full_cache_bytes(model_, kPrompt) * 63 / 64);
   }
   EXPECT_THROW((void)run(spec, {}, options, real_host()), UserError);  // there is no disk
+}
+
+TEST_F(Scheduled, ALinksRateIsTheSpecsOrThatOfReloads) {
+  EXPECT_EQ(reload_rate(model_, host(123), Tier::host), 123);
+  std::vector<storage::TierSettings> tiers = storage::usual_tiers();
+  tiers.front().fault = [](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(30)); };
+  const double slow = reload_rate(model_, std::make_shared<storage::Hierarchy>(tiers), Tier::host);
+  EXPECT_GT(slow, 1e4);
+  EXPECT_LT(slow, 2.1e6 / 0.03);  // 2 MiB in no less than 30 ms
+  EXPECT_GT(reload_rate(model_, real_host(), Tier::host), slow);
 }
 
 TEST_F(Scheduled, LoadsAtArrivalTakeTheLinkWhereReloadsLeaveIt) {

@@ -140,15 +140,5 @@ TEST(CellStore, AFullTierAndAFailedLoadSayWhy) {
   EXPECT_THROW((void)CellStore(kShape, ledger, machine(), Tier::remote), UserError);
 }
 
-TEST(LoadRate, IsTheSpecsOrMeasured) {
-  const auto spec = std::make_shared<const Hierarchy>(
-      std::vector<TierSettings>{{.tier = Tier::host, .link = {.name = "slow", .bytes_per_s = 123}}});
-  EXPECT_EQ(load_rate(spec, Tier::host), 123);
-  const double slow = load_rate(machine(kUnlimited, [](int64_t) { usleep(30000); }), Tier::host);
-  EXPECT_GT(slow, 1e4);
-  EXPECT_LT(slow, 2.1e6 / 0.03);  // 2 MiB in no less than 30 ms
-  EXPECT_GT(load_rate(machine(), Tier::host), slow);
-}
-
 }  // namespace
 }  // namespace kvarena::storage
