@@ -61,16 +61,40 @@ class Claims(unittest.TestCase):
         self.assert_named('verdict "proven"', verdict="proven", why="so it is")
         self.assert_named('"why" is missing', verdict="needs a GPU")
 
-    def test_numbers_of_findings_are_on_the_pages_beside_them(self):
+    def findings(self, text):
+        """Checks docs/findings.md of this text and returns what is named."""
         self.write()
+        (self.root / "docs/findings.md").write_text(text)
+        check = claims(self.root, "--check")
+        self.assertEqual(check.returncode, 1 if check.stderr else 0)
+        return check.stderr
+
+    def test_numbers_of_findings_are_on_the_pages_beside_them(self):
         shown = "# Findings of 2026\n\nIt took 2.5 and `9.5` ([figure 1](../reports/papers/one/figure1.md)).\n\nNo link, 7 free.\n"
-        findings = self.root / "docs/findings.md"
-        findings.write_text(shown)
-        self.assertEqual("", claims(self.root, "--check").stderr)
-        findings.write_text(shown.replace("2.5", "4.5"))
-        self.assertIn("docs/findings.md: no page linked beside them has 4.5", claims(self.root, "--check").stderr)
-        findings.write_text(shown.replace("figure1.md", "figure2.md"))
-        self.assertIn("links to what is missing: ../reports/papers/one/figure2.md", claims(self.root, "--check").stderr)
+        self.assertEqual("", self.findings(shown))
+        self.assertIn("docs/findings.md: nothing linked beside them has 4.5", self.findings(shown.replace("2.5", "4.5")))
+        self.assertIn("nothing linked beside them has 7.1", self.findings(shown.replace("7 free", "7.1 free")))
+        self.assertIn("nothing linked beside them has 4.5", self.findings("# Of 2026\n" + shown.replace("2.5", "4.5")))
+        self.assertIn("../reports/papers/one/figure2.md: the page is missing",
+                      self.findings(shown.replace("figure1.md", "figure2.md")))
+
+    def test_numbers_of_findings_are_in_the_section_that_an_anchor_names(self):
+        (self.root / "docs/shown.md").write_text("## At most 30%, seen · It\n\n1.5\n\n### Below\n\n2.5\n\n"
+                                                 "## Next\n\n3.5\n\n## Next\n\n4.5\n\n# Above\n\n2.5\n")
+        shown = "%s ([it](shown.md#%s)).\n"
+        for number, anchor in (("1.5", "at-most-30-seen--it"), ("30", "at-most-30-seen--it"), ("2.5", "below"), ("3.5", "next"),
+                               ("4.5", "next-1"), ("2.5", "at-most-30-seen--it")):
+            self.assertEqual("", self.findings(shown % (number, anchor)))
+        for number, anchor in (("3.5", "at-most-30-seen--it"), ("1.5", "below"), ("4.5", "next"), ("2.5", "next-1")):
+            self.assertIn(f"nothing linked beside them has {number}", self.findings(shown % (number, anchor)))
+        self.assertIn("docs/findings.md: shown.md#next-2: no heading of the page has this anchor",
+                      self.findings(shown % ("4.5", "next-2")))
+
+    def test_a_link_of_findings_to_a_long_page_has_an_anchor(self):
+        (self.root / "docs/shown.md").write_text("## All\n\n2.5\n" + "words\n" * 10_000 + "## Next\n")
+        shown = "2.5 ([it](shown.md%s)).\n"
+        self.assertEqual("", self.findings(shown % "#all"))
+        self.assertIn("docs/findings.md: shown.md: the page is long", self.findings(shown % ""))
 
     def test_a_page_that_is_behind_is_named(self):
         self.write()
