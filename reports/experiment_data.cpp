@@ -13,7 +13,7 @@
 #include "harness/core/files.h"
 #include "harness/results/changed_label.h"
 #include "metrics/stored_metrics.h"
-#include "reports/draws.h"
+#include "reports/grouped_rows.h"
 #include "reports/metric_look.h"
 
 namespace kvarena::reports {
@@ -293,6 +293,9 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
   ExperimentData data = read_values(reader, name, published);
   for (CellData& cell : data.cells) {
     const std::string& id = cell.row.cell.cell_id;
+    const results::CellKind kind = cell.row.cell.kind;
+    if (kind == results::CellKind::quality || kind == results::CellKind::noise_floor)
+      average_contexts(cell, reader.contexts(id));
     for (const auto& [series, clock] : reader.series_names(id))
       cell.series[clocked(series, clock)] = reader.series(id, series, clock);
     if (cell.row.cell.kind == results::CellKind::serving) cell.events = reader.events(id);

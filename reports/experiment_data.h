@@ -23,6 +23,7 @@ struct CellData {
   std::vector<results::EventRow> events;                          // of cells of kind serving
   results::ValueColumn prompt_lengths;                            // tokens of each sample's whole prompt
   std::map<std::string, std::string> prompts;                     // hash of each sample's prompt
+  int64_t contexts = 0;  // that samples ask about, of which values are; 0: each sample is its own
   /// Hash of each sample's predicted text; nothing unless read_run() read it.
   std::optional<std::map<std::string, std::string>> answers;
   std::vector<std::pair<std::string, std::string>> card;  // protocol, name and value; judges of marks too

@@ -176,6 +176,7 @@ Document experiment_report(const ExperimentData& all, const ReportOptions& optio
     for (Section& section : asked_sections(asked, options.allow_unlike_cards, joint)) {
       caption_question(section, question);
       caption_asking(section, asked);
+      caption_contexts(section, asked);
       caption_left_out(section, asked);
       if (questions.size() > 1) name_after(section, "question " + question);
       document.sections.push_back(std::move(section));

@@ -8,8 +8,8 @@
 #include <map>
 
 #include "reports/byte_classes.h"
-#include "reports/draws.h"
 #include "reports/escape.h"
+#include "reports/grouped_rows.h"
 #include "reports/pooled.h"
 #include "reports/report_charts.h"
 #include "reports/sections.h"

@@ -110,6 +110,17 @@ void caption_asking(Section& section, const ExperimentData& data) {
   for (Chart& chart : section.charts) chart.caption += (chart.caption.empty() ? "" : " ") + asking;
 }
 
+void caption_contexts(Section& section, const ExperimentData& data) {
+  std::vector<std::string> said;
+  for (const std::string& workload : data.workloads()) {
+    const CellData* cell = data.find(data.baseline(), workload, results::CellKind::quality);
+    if (cell != nullptr && cell->contexts > 0) said.push_back(fmt::format("{} in {}", cell->contexts, workload));
+  }
+  if (said.empty()) return;
+  add_to_captions(section,
+                  fmt::format("Intervals are over contexts, whose questions count as one: {}.", fmt::join(said, ", ")));
+}
+
 void caption_left_out(Section& section, const ExperimentData& data) {
   const bool several = data.models().size() > 1;
   std::set<std::string> said;

@@ -18,6 +18,9 @@ void caption_question(Section& section, const std::string& question);
 /// Says in the caption of every table and chart what is asked of stored contexts, and how often; nothing without such.
 void caption_asking(Section& section, const ExperimentData& data);
 
+/// Says in the caption of every table how many contexts stand for how many questions, where several are about one.
+void caption_contexts(Section& section, const ExperimentData& data);
+
 /// Says in the caption of every table how many samples of which workloads were left out, as beyond the model's window.
 void caption_left_out(Section& section, const ExperimentData& data);
 

@@ -44,6 +44,7 @@ void add_tier_series(results::SampleResult& result, const Session& session) {
 
 void describe_prompt(results::SampleResult& result, const Request& request) {
   result.prompt_sha256 = request.sample->prompt_sha256;
+  result.context = request.sample->context;
   result.prompt_tokens = request.asked_tokens();
   result.truncated_tokens = request.sample->truncation.tokens_removed;
 }

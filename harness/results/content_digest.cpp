@@ -24,7 +24,8 @@ constexpr std::array kContent = {
     "superseded FROM cells ORDER BY 2",
     "SELECT 'cell_peaks', cell_id, tier, peak_bytes FROM cell_peaks ORDER BY 2, 3",
     "SELECT 'samples', cell_id, sample_id, sample_index, prompt_sha256, prompt_tokens, truncated_tokens, "
-    "output_tokens, prediction, references_json, finish_reason, active, activity_json FROM samples ORDER BY 2, 3",
+    "output_tokens, prediction, references_json, finish_reason, active, activity_json, context FROM samples ORDER BY "
+    "2, 3",
     "SELECT 'sample_values', cell_id, sample_id, metric, clock, unit, storage, "
     "CASE clock WHEN 'measured' THEN '' ELSE value END FROM sample_values ORDER BY 2, 3, 4, 5",
     "SELECT 'cell_values', cell_id, metric, clock, unit, storage, CASE clock WHEN 'measured' THEN '' ELSE value END "

@@ -40,9 +40,10 @@ constexpr std::array kContradictions = {
         "with another answer",
         "SELECT 'cell ' || cell_id || ', sample ' || sample_id FROM part.samples p JOIN main.samples m USING "
         "(cell_id, sample_id) WHERE (p.sample_index, p.prompt_sha256, p.prompt_tokens, p.truncated_tokens, "
-        "p.output_tokens, p.prediction, p.references_json, p.finish_reason, p.active, p.activity_json) IS NOT "
+        "p.output_tokens, p.prediction, p.references_json, p.finish_reason, p.active, p.activity_json, p.context) IS "
+        "NOT "
         "(m.sample_index, m.prompt_sha256, m.prompt_tokens, m.truncated_tokens, m.output_tokens, m.prediction, "
-        "m.references_json, m.finish_reason, m.active, m.activity_json)"},
+        "m.references_json, m.finish_reason, m.active, m.activity_json, m.context)"},
     Contradiction{"with other values of the whole",
                   "SELECT 'cell ' || cell_id FROM part.cell_values p JOIN main.cell_values m USING (cell_id, metric, "
                   "clock) WHERE clock <> 'measured' AND (p.value, p.unit, p.storage) IS NOT (m.value, m.unit, "

@@ -66,6 +66,7 @@ struct SampleResult {
   std::string sample_id;
   int64_t sample_index = 0;  // order within the workload
   std::string prompt_sha256;
+  std::string context;  // that it and others of the workload ask about; "" = its own
   int64_t prompt_tokens = 0;
   int64_t truncated_tokens = 0;  // cut from the prompt to fit
   int64_t output_tokens = 0;

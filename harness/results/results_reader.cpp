@@ -183,13 +183,14 @@ std::optional<CellRow> ResultsReader::cell(const std::string& cell_id) const {
 std::vector<SampleResult> ResultsReader::samples(const std::string& cell_id) const {
   return select<SampleResult>(
       *database_,
-      "SELECT cell_id, sample_id, prompt_sha256, prediction, references_json, finish_reason, activity_json, "
+      "SELECT cell_id, sample_id, prompt_sha256, prediction, references_json, finish_reason, activity_json, context, "
       "sample_index, prompt_tokens, truncated_tokens, output_tokens, active, wall_s FROM samples WHERE cell_id = ? "
       "ORDER BY sample_index, sample_id",
       {cell_id}, [](Columns& next) {
         SampleResult sample;
-        for (std::string* text : {&sample.cell_id, &sample.sample_id, &sample.prompt_sha256, &sample.prediction,
-                                  &sample.references_json, &sample.finish_reason, &sample.activity_json}) {
+        for (std::string* text :
+             {&sample.cell_id, &sample.sample_id, &sample.prompt_sha256, &sample.prediction, &sample.references_json,
+              &sample.finish_reason, &sample.activity_json, &sample.context}) {
           *text = next.text();
         }
         for (int64_t* number :
@@ -242,6 +243,10 @@ std::vector<ValueRow> ResultsReader::values(const std::string& cell_id, const st
 
 std::map<std::string, std::string> ResultsReader::prompts(const std::string& cell_id) const {
   return text_by_sample(*database_, "prompt_sha256", cell_id);
+}
+
+std::map<std::string, std::string> ResultsReader::contexts(const std::string& cell_id) const {
+  return text_by_sample(*database_, "context", cell_id);
 }
 
 ValueColumn ResultsReader::prompt_lengths(const std::string& cell_id) const {

@@ -86,7 +86,7 @@ void transact(SQLite::Database& database, std::string_view attempt, Work&& work)
 class SampleWriter {
  public:
   explicit SampleWriter(SQLite::Database& database)
-      : sample_(database, "INSERT OR IGNORE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+      : sample_(database, "INSERT OR IGNORE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
         value_(database,
                "INSERT INTO sample_values (cell_id, sample_id, metric, clock, value, unit, storage) "
                "VALUES (?, ?, ?, ?, ?, ?, ?)"),
@@ -104,6 +104,7 @@ class SampleWriter {
     sample_.put(result.prompt_tokens).put(result.truncated_tokens).put(result.output_tokens);
     sample_.put(valid_utf8(result.prediction)).put(canonical(result.references_json)).put(result.finish_reason);
     sample_.put(result.active).put(canonical(result.activity_json)).put(result.wall_s).put(run_id);
+    sample_.put(result.context);
     if (sample_.run() == 0) return;  // evaluated before: the first result stays
 
     for (const MetricValue& value : result.values) {

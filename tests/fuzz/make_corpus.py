@@ -311,7 +311,7 @@ def cbor(value):
 
 
 labels = {"unit": "s", "clock": "measured", "storage": "real"}
-verdict = {"prompt_sha256": "ab", "prompt_tokens": 3, "truncated_tokens": 0, "output_tokens": 2, "prediction": "x",
+verdict = {"prompt_sha256": "ab", "context": "", "prompt_tokens": 3, "truncated_tokens": 0, "output_tokens": 2, "prediction": "x",
            "references": "[]", "finish_reason": "length", "active": True, "activity": "{}", "wall_s": 0.5,
            "values": [{"metric": "m", "value": 1.0} | labels], "series": [{"name": "s", "values": [1.0, 2.0]} | labels],
            "events": [{"event": "e", "at_ms": None, "data": "{}"}], "peak_bytes": {"device": 7}}

@@ -184,6 +184,7 @@ json outcome_json(const SampleOutcome& outcome) {
   if (!outcome.failure.empty()) return {{"failure", outcome.failure}};
   const results::SampleResult& result = outcome.result;
   return {{"prompt_sha256", result.prompt_sha256},
+          {"context", result.context},
           {"prompt_tokens", result.prompt_tokens},
           {"truncated_tokens", result.truncated_tokens},
           {"output_tokens", result.output_tokens},
@@ -210,6 +211,7 @@ SampleOutcome read_outcome(const json& value) {
   result.prompt_tokens = count_of(value.at("prompt_tokens"));
   result.truncated_tokens = count_of(value.at("truncated_tokens"));
   result.output_tokens = count_of(value.at("output_tokens"));
+  value.at("context").get_to(result.context);
   value.at("prediction").get_to(result.prediction);
   value.at("references").get_to(result.references_json);
   value.at("finish_reason").get_to(result.finish_reason);

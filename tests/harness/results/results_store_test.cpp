@@ -36,6 +36,7 @@ TEST_F(ResultsStoreTest, GivesBackEverythingOfASample) {
   EXPECT_EQ(sample.sample_id, "s1");
   EXPECT_EQ(sample.sample_index, 1);
   EXPECT_EQ(sample.prompt_sha256, "prompt1");
+  EXPECT_EQ(sample.context, "context0");
   EXPECT_EQ(sample.prompt_tokens, 101);
   EXPECT_EQ(sample.truncated_tokens, 7);
   EXPECT_EQ(sample.output_tokens, 5);

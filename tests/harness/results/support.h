@@ -43,6 +43,7 @@ inline SampleResult small_sample(const std::string& cell, int64_t index, double 
   sample.sample_id = fmt::format("s{}", index);
   sample.sample_index = index;
   sample.prompt_sha256 = fmt::format("prompt{}", index);
+  sample.context = fmt::format("context{}", index / 2);
   sample.prompt_tokens = 100 + index;
   sample.truncated_tokens = 7;
   sample.output_tokens = 5;

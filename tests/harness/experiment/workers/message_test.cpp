@@ -70,6 +70,7 @@ TEST(Message, AVerdictArrivesBitForBit) {
   experiment::SampleOutcome sent;
   results::SampleResult& result = sent.result;
   result.prompt_sha256 = "ab";
+  result.context = "report 3";
   result.prompt_tokens = 7;
   result.truncated_tokens = 2;
   result.output_tokens = 3;
@@ -98,6 +99,7 @@ TEST(Message, AVerdictArrivesBitForBit) {
   const results::SampleResult& got = read.result;
   EXPECT_EQ(read.failure, "");
   EXPECT_EQ(got.prediction, result.prediction);
+  EXPECT_EQ(got.context, "report 3");
   EXPECT_EQ(got.references_json, result.references_json);
   EXPECT_EQ(got.activity_json, result.activity_json);
   EXPECT_EQ(got.finish_reason, "stop");

@@ -1,4 +1,4 @@
-#include "reports/draws.h"
+#include "reports/grouped_rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,26 +10,29 @@ namespace {
 
 using results::ValueRow;
 
-/// Rows of each sample, draw by draw, under the name of its first.
-std::map<std::string, std::vector<ValueRow>> rows_by_sample(const results::ValueColumn& column) {
-  std::map<std::string, std::vector<ValueRow>> samples;
-  for (const ValueRow& row : column.rows)
-    samples[row.sample_id.substr(0, row.sample_id.rfind('#')) + "#1"].push_back(row);
-  return samples;
-}
-
-/// The column with a row for each sample, whose value `of` makes of its draws.
-template <class Of>
-results::ValueColumn by_sample(const results::ValueColumn& column, int64_t draws, const Of& of) {
+/// The column with a row for each group of its rows, named `name(row)`, whose value `of` makes of them.
+template <class Name, class Of>
+results::ValueColumn grouped(const results::ValueColumn& column, const Name& name, const Of& of) {
+  std::map<std::string, std::vector<ValueRow>> groups;
+  for (const ValueRow& row : column.rows) groups[name(row)].push_back(row);
   results::ValueColumn whole = column;
   whole.rows.clear();
-  for (const auto& [id, rows] : rows_by_sample(column)) {
+  for (const auto& [id, rows] : groups) {
     whole.rows.push_back({.sample_id = id,
-                          .sample_index = rows.front().sample_index / draws,
+                          .sample_index = rows.front().sample_index,
                           .value = of(rows),
                           .active = std::ranges::any_of(rows, &ValueRow::active)});
   }
   std::ranges::sort(whole.rows, {}, &ValueRow::sample_index);
+  return whole;
+}
+
+/// The column with a row for each sample, under the name of its first draw.
+template <class Of>
+results::ValueColumn by_sample(const results::ValueColumn& column, int64_t draws, const Of& of) {
+  const auto first_draw = [](const ValueRow& row) { return row.sample_id.substr(0, row.sample_id.rfind('#')) + "#1"; };
+  results::ValueColumn whole = grouped(column, first_draw, of);
+  for (ValueRow& row : whole.rows) row.sample_index /= draws;
   return whole;
 }
 
@@ -66,6 +69,19 @@ void average_draws(CellData& cell, const std::string& score) {
   cell.prompt_lengths = by_sample(cell.prompt_lengths, draws, mean);
   for (int64_t* const samples : {&cell.row.done_samples, &cell.row.cell.planned_samples})
     *samples = (*samples + draws - 1) / draws;
+}
+
+void average_contexts(CellData& cell, const std::map<std::string, std::string>& contexts) {
+  if (std::ranges::all_of(contexts, [](const auto& each) { return each.second.empty(); })) return;
+  std::map<std::string, std::string> asked;  // ids of the samples of each context
+  for (const auto& [sample, context] : contexts) asked[context] += sample + ", ";
+  const auto context_of = [&](const ValueRow& row) {
+    const auto found = contexts.find(row.sample_id);
+    return found == contexts.end() || found->second.empty() ? row.sample_id : asked.at(found->second);
+  };
+  for (auto& [metric, column] : cell.values) column = grouped(column, context_of, mean);
+  cell.prompt_lengths = grouped(cell.prompt_lengths, context_of, mean);
+  cell.contexts = std::ssize(cell.prompt_lengths.rows);
 }
 
 }  // namespace kvarena::reports

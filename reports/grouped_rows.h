@@ -1,6 +1,7 @@
 #pragma once
-// Answers that were drawn several times for each sample.
+// Rows of several answers that count as one sample: draws of its answer, questions about its context.
 
+#include <map>
 #include <string>
 
 #include "metrics/stored_metrics.h"
@@ -15,5 +16,11 @@ inline constexpr metrics::StoredMetric kPassAtK{"pass_at_k", "Right in some draw
 /// draws (avg@k), so that intervals and comparisons are over samples; and of `score`, the metric that tables show,
 /// pass_at_k: 1 where some draw has a score of 1 (pass@k). Draws that are still to come are left out.
 void average_draws(CellData& cell, const std::string& score);
+
+/// Gives a cell several of whose samples ask about one context one value for each context: the mean over its questions.
+/// Intervals and comparisons are then over contexts, since questions about one depend on each other. Rows are named by
+/// the samples in them, so that only those of equal questions are paired. `contexts`: by sample id, "" for a sample's
+/// own.
+void average_contexts(CellData& cell, const std::map<std::string, std::string>& contexts);
 
 }  // namespace kvarena::reports
