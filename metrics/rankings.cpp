@@ -64,11 +64,12 @@ double tau(const std::vector<double>& a, const std::vector<double>& b) {
   return of_a * of_b > 0 ? both / std::sqrt(of_a * of_b) : std::numeric_limits<double>::quiet_NaN();
 }
 
-Interval interval_of(std::vector<double> drawn, double confidence) {
+/// The interval around an agreement whose resamples spread so.
+Interval around(double agreement, std::vector<double> drawn, double confidence) {
+  if (std::isnan(agreement)) return {};
   std::erase_if(drawn, [](double value) { return std::isnan(value); });
-  if (drawn.empty()) return {};
-  const double tail = 50 * (1 - confidence);  // percent on each side
-  return {percentile(drawn, tail), percentile(drawn, 100 - tail)};
+  const double half = normal_quantile((1 + confidence) / 2) * standard_deviation_of(drawn);
+  return {std::max(-1.0, agreement - half), std::min(1.0, agreement + half)};
 }
 
 }  // namespace
@@ -84,11 +85,15 @@ std::vector<RankEstimate> bootstrap_ranks(Methods values, const ResamplingOption
     const std::vector<double> once = ranks(sums(values, draws, r));
     for (size_t m = 0; m < once.size(); ++m) drawn[m].push_back(once[m]);
   }
-  for (size_t m = 0; m < all.size(); ++m) all[m].interval = interval_of(std::move(drawn[m]), options.confidence);
+  for (size_t m = 0; m < all.size(); ++m) {
+    const double tail = 50 * (1 - options.confidence);  // percent on each side
+    all[m].interval = {std::min(percentile(drawn[m], tail), all[m].rank),
+                       std::max(percentile(drawn[m], 100 - tail), all[m].rank)};
+  }
   return all;
 }
 
-OrderAgreement kendall_tau(Methods a, Methods b, const ResamplingOptions& options) {
+OrderAgreement kendall_tau(Methods a, Methods b, bool same_samples, const ResamplingOptions& options) {
   require_alike(a);
   require_alike(b);
   if (a.size() != b.size()) {
@@ -97,11 +102,13 @@ OrderAgreement kendall_tau(Methods a, Methods b, const ResamplingOptions& option
           .expected = "the same methods"});
   }
   if (a.empty()) return {.tau = std::numeric_limits<double>::quiet_NaN()};
-  const RandomStream of_a(options.seed, "order a"), of_b(options.seed, "order b");
+  KVARENA_ASSERT(!same_samples || a.front().size() == b.front().size(),
+                 fmt::format("{} samples and {}", a.front().size(), b.front().size()));
+  const RandomStream of_a(options.seed, "order a"), of_b(options.seed, same_samples ? "order a" : "order b");
   OrderAgreement agreement{.tau = tau(sums(a, of_a, -1), sums(b, of_b, -1))};
   std::vector<double> drawn;
   for (int64_t r = 0; r < options.resamples; ++r) drawn.push_back(tau(sums(a, of_a, r), sums(b, of_b, r)));
-  agreement.interval = interval_of(std::move(drawn), options.confidence);
+  agreement.interval = around(agreement.tau, std::move(drawn), options.confidence);
   return agreement;
 }
 

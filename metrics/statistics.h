@@ -52,9 +52,10 @@ struct PairedDifference {
 [[nodiscard]] PairedDifference paired_difference(std::span<const double> method, std::span<const double> baseline,
                                                  const ResamplingOptions& options = {});
 
-/// Ranks of methods by their means, 1 for the least, each with its percentile bootstrap interval: values [methods] of
-/// [samples], the same samples in the same order, which are drawn for all methods together. Equal means share the mean
-/// of their ranks. Throws UserError for different lengths, no values, or values that are not finite.
+/// Ranks of methods by their means, 1 for the least, each with its percentile bootstrap interval, widened to hold the
+/// rank: values [methods] of [samples], the same samples in the same order, which are drawn for all methods together.
+/// Equal means share the mean of their ranks. Throws UserError for different lengths, no values, or values that are not
+/// finite.
 struct RankEstimate {
   double rank = 0;
   Interval interval;
@@ -65,11 +66,13 @@ struct RankEstimate {
 /// Agreement of two orders of the same methods by their means.
 struct OrderAgreement {
   double tau = 0;     ///< Kendall's tau-b: 1 for the same order, 0 for none in common, NaN where all means are equal
-  Interval interval;  ///< percentile bootstrap, each order's samples drawn for themselves
+  Interval interval;  ///< around tau, within -1 and 1: the normal quantile times the bootstrap's standard deviation,
+                      ///< since resampled orders agree less than theirs do and percentiles lie below tau
 };
-/// Values as for bootstrap_ranks(); the two may have other numbers of samples, but not of methods.
+/// Values as for bootstrap_ranks(); the two may have other numbers of samples, but not of methods. `same_samples`:
+/// those of both orders are the same in the same order, and are drawn for both together.
 [[nodiscard]] OrderAgreement kendall_tau(std::span<const std::vector<double>> a, std::span<const std::vector<double>> b,
-                                         const ResamplingOptions& options = {.resamples = 1000});
+                                         bool same_samples, const ResamplingOptions& options = {.resamples = 1000});
 
 /// The smallest p-value that the sign-flip test of so many pairs can have, all of one sign: 2/2^pairs.
 [[nodiscard]] double smallest_sign_flip_p(int64_t pairs);

@@ -5,153 +5,24 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <functional>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "harness/core/error.h"
-#include "metrics/statistics.h"
-#include "metrics/stored_metrics.h"
-#include "reports/chart_specs.h"
 #include "reports/orders.h"
-#include "reports/pooled.h"
 #include "reports/protocol_line.h"
 #include "reports/ranked_settings.h"
+#include "reports/ranking_tables.h"
 #include "reports/sections.h"
-#include "reports/verdict.h"
 
 namespace kvarena::reports {
 namespace {
 
-constexpr const char* kShare = metrics::kKeptBytesFraction.name;
-constexpr const char* kDistance = metrics::kKlNats.name;
-constexpr const char* kAgreement = metrics::kTop1Agreement.name;
-
+constexpr const char* kAsPublished = "as published";
+constexpr std::string_view kQuestionWord = "question ";
 constexpr size_t kFewestProtected = 3;  // methods under a protection that are worth an order
-
-Pool pooled(const ExperimentData& data, const std::string& label, const char* metric) {
-  return pool_of(data, label, results::CellKind::quality, metric);
-}
-
-/// Share of resident bytes, marked where they were simulated or emulated.
-TableCell share_cell(const ExperimentData& data, const Setting& setting, const MetricLook& bytes) {
-  TableCell cell = pooled(data, setting.label, kShare).marks;
-  cell.kind = CellKind::number;
-  cell.value = bytes.scale * setting.share();
-  return cell;
-}
-
-std::string percent(double share) { return fmt::format("{:.4g}%", 100 * share); }
-
-std::string place_of(const metrics::RankEstimate& estimate) {
-  return fmt::format("{} – {}", std::floor(estimate.interval.low), std::ceil(estimate.interval.high));
-}
-
-/// Ranks with intervals; none of one sample, of which none can be drawn.
-std::vector<metrics::RankEstimate> ranks_of(const std::vector<std::vector<double>>& distances) {
-  return distances.front().size() < 2 ? std::vector<metrics::RankEstimate>() : metrics::bootstrap_ranks(distances);
-}
-
-/// Distances and ranks in each workload alone.
-Table by_workload(const ExperimentData& data, const Chosen& chosen) {
-  Table table{.id = "ranking-workloads",
-              .title = "By workload",
-              .caption = "KL from full KV and the rank of 95 in 100 draws, of the workload's samples alone.",
-              .columns = {{.title = "Method", .numeric = false}}};
-  for (const Setting* setting : chosen.ranked) table.rows.push_back({.cells = {text_cell(setting->method)}});
-  for (const std::string& workload : data.workloads()) {
-    const std::vector<std::vector<double>> distances = distances_of(chosen.ranked, workload);
-    const std::vector<metrics::RankEstimate> ranks = ranks_of(distances);
-    table.columns.push_back({.title = "KL a step",
-                             .unit = look_of(data, kDistance).unit,
-                             .group = workload,
-                             .better = Better::lower,
-                             .format = {.style = NumberStyle::significant, .digits = 3}});
-    table.columns.push_back({.title = "Rank", .group = workload, .numeric = false});
-    for (size_t i = 0; i < distances.size(); ++i) {
-      table.rows[i].cells.push_back(number_cell(metrics::mean_of(distances[i])));
-      table.rows[i].cells.push_back(text_cell(ranks.empty() ? "" : place_of(ranks[i])));
-    }
-  }
-  return table;
-}
-
-Section ranking(const ExperimentData& data, const Chosen& chosen, double share) {
-  const MetricLook bytes = look_of(data, kShare), distance = look_of(data, kDistance),
-                   agreement = look_of(data, kAgreement);
-  const NumberFormat digits{.style = NumberStyle::significant, .digits = 3};
-  Table table{
-      .id = "ranking",
-      .title = fmt::format("At most {} of full KV's bytes", percent(share)),
-      .caption =
-          "Resident bytes are measured after the prompt, means over all samples: entries, scales, positions, "
-          "indexes, and what lies on the device of a cache behind it; layers with a window, which methods leave "
-          "alone, are left out on both sides. KL from full KV is teacher-forced on its continuation. Samples are "
-          "those that all methods have. Rank of 95 in 100 draws of them: methods whose ranks overlap are in no order.",
-      .columns = {{.title = "Rank"},
-                  {.title = "of 95 in 100 draws", .numeric = false},
-                  {.title = "Method", .numeric = false},
-                  {.title = "Setting", .numeric = false},
-                  {.title = "Resident", .unit = bytes.unit, .format = bytes.format},
-                  {.title = "KL a step", .unit = distance.unit, .better = Better::lower, .format = digits},
-                  {.title = "Same next token",
-                   .unit = agreement.unit,
-                   .better = agreement.better,
-                   .format = agreement.format}}};
-  std::vector<BarValue> bars;
-  const std::vector<metrics::RankEstimate> ranks = ranks_of(distances_of(chosen.ranked, ""));
-  for (size_t i = 0; i < chosen.ranked.size(); ++i) {
-    const Setting& setting = *chosen.ranked[i];
-    const std::string drawn = ranks.empty() ? "" : place_of(ranks[i]);
-    TableRow row{.cells = {number_cell(static_cast<double>(i) + 1), text_cell(drawn), text_cell(setting.method),
-                           text_cell(setting.label), share_cell(data, setting, bytes),
-                           mean_of_pool(pooled(data, setting.label, kDistance), distance),
-                           mean_of_pool(pooled(data, setting.label, kAgreement), agreement)}};
-    row.cells[0].format = NumberFormat{.style = NumberStyle::fixed, .digits = 0};
-    bars.push_back({.category = setting.method, .value = row.cells[5].value, .interval = row.cells[5].interval});
-    table.rows.push_back(std::move(row));
-  }
-  mark_best(table);
-  Chart chart = bar_chart("ranking-kl", "KL from full KV at equal bytes", {.title = "KL a step, nats"}, bars);
-  chart.caption = "Shorter is better; intervals are over samples.";
-  Section section{.id = "ranking", .title = "Ranking", .tables = {std::move(table)}, .charts = {std::move(chart)}};
-  if (data.workloads().size() > 1) section.tables.push_back(by_workload(data, chosen));
-  return section;
-}
-
-/// Methods that are not ranked: what they hold at least, or why there is no number.
-std::optional<Section> left_out(const ExperimentData& data, const std::vector<Setting>& settings,
-                                const Chosen& chosen) {
-  const MetricLook bytes = look_of(data, kShare), distance = look_of(data, kDistance);
-  Table table{
-      .id = "beyond",
-      .title = "Not within the budget",
-      .caption =
-          "Of each method the setting with the fewest bytes. Methods that select keep every entry; what "
-          "they attend to is as little as what others keep.",
-      .columns = {
-          {.title = "Method", .numeric = false},
-          {.title = "Setting", .numeric = false},
-          {.title = "Resident", .unit = bytes.unit, .format = bytes.format},
-          {.title = "KL a step", .unit = distance.unit, .format = {.style = NumberStyle::significant, .digits = 3}}}};
-  for (const Setting* setting : chosen.beyond) {
-    table.rows.push_back(
-        {.cells = {text_cell(setting->method), text_cell(setting->label), share_cell(data, *setting, bytes),
-                   mean_of_pool(pooled(data, setting->label, kDistance), distance)}});
-  }
-  std::set<std::string> numbered;
-  for (const auto* list : {&chosen.ranked, &chosen.beyond}) {
-    for (const Setting* setting : *list) numbered.insert(setting->method);
-  }
-  for (const Setting& setting : settings) {
-    if (setting.complete() || numbered.contains(setting.method)) continue;
-    table.rows.push_back(
-        {.cells = {text_cell(setting.method), text_cell(setting.label), failed_cell(setting.failure), TableCell{}}});
-  }
-  if (table.rows.empty()) return std::nullopt;
-  return Section{.id = "beyond", .title = "Beyond the budget", .tables = {std::move(table)}};
-}
 
 /// Tells a ranking from the others of its page: by its model, its budget, what is kept in any case and how questions
 /// were asked.
@@ -170,10 +41,15 @@ struct Ranked {
 using Naming = std::function<std::string(const Ranked& ranked, size_t axes)>;
 
 Order order_of(const Ranked& ranked, const std::string& workload, const Naming& name) {
-  const std::vector<std::vector<double>> distances = distances_of(ranked.chosen.ranked, workload);
   const std::string place = name(ranked, workload.empty() ? kAxes : kQuestion);  // a workload is asked in one way
   Order order{.name = fmt::format("{}{}{}", workload, workload.empty() || place.empty() ? "" : " · ", place)};
-  for (size_t i = 0; i < distances.size(); ++i) order.distances[ranked.chosen.ranked[i]->method] = distances[i];
+  for (const Setting* setting : ranked.chosen.ranked) order.distances[setting->method] = setting->distances(workload);
+  const Setting& any = *ranked.chosen.ranked.front();
+  order.certain = has_intervals(any, workload);
+  for (const auto& [name_of, samples] : any.by_workload) {
+    if (!workload.empty() && name_of != workload) continue;
+    for (const auto& [sample, distance] : samples) order.samples.push_back(sample);
+  }
   return order;
 }
 
@@ -253,8 +129,8 @@ std::vector<Ranked> rank(const ExperimentData& asked, const std::string& model, 
   for (Setting& setting : settings_of(asked)) by_protection[setting.protection].push_back(std::move(setting));
   std::vector<Ranked> rankings;
   for (auto& [protection, settings] : by_protection) {
-    Ranked ranked{.place = {model, "at most " + percent(budget.share), protection.empty() ? "as published" : protection,
-                            "question " + question},
+    Ranked ranked{.place = {model, "at most " + percent_of(budget.share),
+                            protection.empty() ? kAsPublished : protection, std::string(kQuestionWord) + question},
                   .settings = std::move(settings)};
     ranked.chosen = choose(ranked.settings, budget);
     compare_on_shared_samples(ranked, asked);
@@ -264,7 +140,7 @@ std::vector<Ranked> rank(const ExperimentData& asked, const std::string& model, 
       fail({.place = asked.experiment.experiment,
             .found = fmt::format("no method that holds more than {} and at most {} of full KV's bytes and has a "
                                  "distance from it",
-                                 percent(budget.above), percent(budget.share)),
+                                 percent_of(budget.above), percent_of(budget.share)),
             .expected = "at least one",
             .action = "give another share"});
     }
@@ -273,10 +149,28 @@ std::vector<Ranked> rank(const ExperimentData& asked, const std::string& model, 
 }
 
 std::vector<Section> sections_of(const ExperimentData& asked, const Ranked& ranked, const Budget& budget) {
-  const ModelCells cells(ranked.data, /*unlike_prompts=*/false);
-  std::vector<Section> sections{ranking(cells.data, ranked.chosen, budget.share),
-                                quality_section(cells.data, {&cells, 1})};
-  if (auto section = left_out(asked, ranked.settings, ranked.chosen)) sections.push_back(std::move(*section));
+  std::vector<Section> sections{ranking_section(ranked.data, ranked.chosen, budget.share)};
+  if (auto section = beyond_section(asked, ranked.settings, ranked.chosen)) sections.push_back(std::move(*section));
+  return sections;
+}
+
+/// Overviews of models that have several rankings, in the order of the plan.
+std::vector<Section> overviews(const std::vector<Ranked>& all, const std::vector<std::string>& models) {
+  std::vector<Section> sections;
+  for (const std::string& model : models) {
+    std::vector<OverviewColumn> columns;
+    for (const Ranked& ranked : all) {
+      if (ranked.place[kModel] != model) continue;
+      const bool published = ranked.place[kProtection] == kAsPublished;
+      columns.push_back(
+          {.group = fmt::format("{}{}", ranked.place[kBudget], published ? "" : ", " + ranked.place[kProtection]),
+           .title = ranked.place[kQuestion].substr(kQuestionWord.size()),
+           .ranked = &ranked.chosen.ranked});
+    }
+    if (columns.size() < 2) continue;
+    sections.push_back(overview_section(columns));
+    if (models.size() > 1) name_after(sections.back(), model);
+  }
   return sections;
 }
 
@@ -296,13 +190,18 @@ Document equal_bytes_report(const ExperimentData& data, const std::vector<double
         const ExperimentData asked = own.of_question(question);
         for (Ranked& ranked : rank(asked, model, question, budget)) {
           sections.push_back(sections_of(asked, ranked, budget));
-          for (Section& section : sections.back()) caption_question(section, question);
+          for (Section& section : sections.back()) {
+            caption_question(section, question);
+            caption_contexts(section, asked);
+          }
           all.push_back(std::move(ranked));
         }
       }
     }
   }
   const Naming name = naming_of(all);
+  document.sections = overviews(all, models);
+  if (auto section = agreement(all, name)) document.sections.push_back(std::move(*section));
   for (size_t i = 0; i < all.size(); ++i) {
     for (Section& section : sections[i]) {
       if (const std::string place = name(all[i], kAxes); !place.empty()) name_after(section, place);
@@ -314,15 +213,15 @@ Document equal_bytes_report(const ExperimentData& data, const std::vector<double
     for (const Setting* setting : ranked.chosen.ranked) methods.insert(setting->method);
   }
   std::vector<std::string> within;
-  for (const Budget& budget : budgets) within.push_back(percent(budget.share));
+  for (const Budget& budget : budgets) within.push_back(percent_of(budget.share));
   document.introduction = {
       fmt::format("{} methods on {} over {}, each with the setting whose measured bytes are the most within {} of "
                   "full KV's. All start from the same full prefill and are paired sample by sample with {}.",
                   methods.size(), fmt::join(models, ", "), fmt::join(data.workloads(), ", "), fmt::join(within, ", "),
                   data.baseline()),
-      "Limits: small models, short prompts, samples of one seed; intervals are over samples. Settings beside the "
+      "Limits: small models, short prompts, samples of one seed; intervals are over samples, and over contexts where "
+      "several ask about one. Settings beside the "
       "budget are the authors'; weights that a method learns were fitted here, on few texts."};
-  if (auto section = agreement(all, name)) document.sections.push_back(std::move(*section));
   mark_invented(document, data.invented);
   return document;
 }

@@ -16,9 +16,9 @@ TableRow agreement_row(const Order& a, const Order& b) {
     of_a.push_back(distances);
     of_b.push_back(b.distances.at(method));
   }
-  const metrics::OrderAgreement found = metrics::kendall_tau(of_a, of_b);
-  std::optional<metrics::Interval> interval;  // of one sample none can be told
-  if (std::min(of_a.front().size(), of_b.front().size()) > 1) interval = found.interval;
+  const metrics::OrderAgreement found = metrics::kendall_tau(of_a, of_b, a.samples == b.samples);
+  std::optional<metrics::Interval> interval;
+  if (a.certain && b.certain) interval = found.interval;
   return {.cells = {text_cell(a.name), text_cell(b.name), number_cell(static_cast<double>(of_a.size())),
                     number_cell(found.tau, interval)}};
 }
@@ -27,7 +27,7 @@ bool share_a_method(const Order& a, const Order& b) {
   return std::ranges::any_of(a.distances, [&](const auto& each) { return b.distances.contains(each.first); });
 }
 
-bool has_samples(const Order& order) { return !order.distances.empty() && !order.distances.begin()->second.empty(); }
+bool has_samples(const Order& order) { return !order.distances.empty() && !order.samples.empty(); }
 
 }  // namespace
 
@@ -35,8 +35,8 @@ Table agreement_table(const std::vector<std::vector<Order>>& groups) {
   Table table{.id = "agreement",
               .title = "Agreement of orders",
               .caption =
-                  "Kendall's tau of KL from full KV: 1 for the same order, 0 for none in common; its interval is over "
-                  "samples, those of each order drawn for themselves.",
+                  "Kendall's tau of KL from full KV: 1 for the same order, 0 for none in common. Its interval is over "
+                  "samples, drawn for both orders together where both have the same.",
               .columns = {{.title = "Order", .numeric = false},
                           {.title = "Beside", .numeric = false},
                           {.title = "Methods", .format = {.style = NumberStyle::fixed, .digits = 0}},

@@ -12,8 +12,9 @@ namespace kvarena::reports {
 /// Methods on the samples of one protocol or workload.
 struct Order {
   std::string name;
-  std::map<std::string, std::vector<double>>
-      distances;  // of each method, the same samples; fewer samples, less certain
+  std::vector<std::string> samples;                      // contexts count as one
+  std::map<std::string, std::vector<double>> distances;  // of each method on the samples
+  bool certain = true;                                   // has enough samples for an interval
 };
 
 /// Kendall's tau of every two orders of a group that have samples, over the methods that both hold.

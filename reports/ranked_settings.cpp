@@ -8,6 +8,7 @@
 
 #include "metrics/stored_metrics.h"
 #include "reports/sections.h"
+#include "reports/verdict.h"
 
 namespace kvarena::reports {
 namespace {
@@ -62,6 +63,15 @@ void append_shares(std::vector<double>& shares, const CellData& cell, const Cell
 
 }  // namespace
 
+std::vector<double> Setting::distances(const std::string& workload) const {
+  std::vector<double> all;
+  for (const auto& [name, samples] : by_workload) {
+    if (!workload.empty() && name != workload) continue;
+    for (const auto& [sample, distance] : samples) all.push_back(distance);
+  }
+  return all;
+}
+
 std::vector<Setting> settings_of(const ExperimentData& data) {
   std::vector<Setting> all;
   const std::string baseline = data.baseline();
@@ -77,7 +87,6 @@ std::vector<Setting> settings_of(const ExperimentData& data) {
     const std::string& workload = cell.row.cell.workload;
     append_shares(found->shares, cell, data.find(baseline, workload, results::CellKind::quality));
     found->by_workload[workload] = by_sample(cell, kDistance);
-    for (const auto& [sample, distance] : found->by_workload[workload]) found->distances.push_back(distance);
   }
   return all;
 }
@@ -101,16 +110,17 @@ Chosen choose(const std::vector<Setting>& settings, const Budget& budget) {
   return chosen;
 }
 
-std::vector<std::vector<double>> distances_of(const std::vector<const Setting*>& ranked, const std::string& workload) {
+bool has_intervals(const Setting& setting, const std::string& workload) {
+  return std::ranges::all_of(setting.by_workload, [&](const auto& each) {
+    return (!workload.empty() && each.first != workload) || std::ssize(each.second) >= fewest_pairs();
+  });
+}
+
+std::vector<metrics::RankEstimate> ranks_of(const std::vector<const Setting*>& ranked, const std::string& workload) {
+  if (ranked.empty() || !has_intervals(*ranked.front(), workload)) return {};
   std::vector<std::vector<double>> all;
-  for (const Setting* setting : ranked) {
-    std::vector<double>& own = all.emplace_back();
-    for (const auto& [name, samples] : setting->by_workload) {
-      if (!workload.empty() && name != workload) continue;
-      for (const auto& [sample, distance] : samples) own.push_back(distance);
-    }
-  }
-  return all;
+  for (const Setting* setting : ranked) all.push_back(setting->distances(workload));
+  return metrics::bootstrap_ranks(all);
 }
 
 void keep_shared_samples(ExperimentData& data, size_t settings) {

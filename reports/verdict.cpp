@@ -29,12 +29,6 @@ void check_prompts(const CellData& method, const CellData& baseline) {
 
 bool can_show(int64_t pairs) { return metrics::smallest_sign_flip_p(pairs) < kLevel; }
 
-int64_t fewest_pairs() {
-  int64_t pairs = 1;
-  while (!can_show(pairs)) ++pairs;
-  return pairs;
-}
-
 int64_t moved(const metrics::PairedDifference& test) { return test.wins + test.losses; }
 
 bool leaves_zero(const metrics::Interval& interval) { return interval.low > 0 || interval.high < 0; }
@@ -62,6 +56,12 @@ Verdict judge(const Evidence& evidence, const MetricLook& look) {
 }
 
 }  // namespace
+
+int64_t fewest_pairs() {
+  int64_t pairs = 1;
+  while (!can_show(pairs)) ++pairs;
+  return pairs;
+}
 
 metrics::ResamplingOptions resampling_for(size_t values) {
   constexpr int64_t kDraws = 2'000'000;

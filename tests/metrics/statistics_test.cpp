@@ -189,7 +189,7 @@ TEST(Ranks, OfMeansAndTheirAgreementAreThoseOfScipy) {
   const std::vector<double> expected{4.5, 2.5, 1, 4.5, 2.5};
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(ranked[i].rank, expected[i]);
   const auto tau = [](const std::vector<double>& a, const std::vector<double>& b) {
-    return kendall_tau(one_sample_each(a), one_sample_each(b)).tau;
+    return kendall_tau(one_sample_each(a), one_sample_each(b), /*same_samples=*/false).tau;
   };
   EXPECT_NEAR(tau({12, 2, 1, 12, 2}, {1, 4, 7, 1, 0}), -0.4714045207910316, 1e-15);
   EXPECT_EQ(tau({1, 2, 3, 4}, {1, 2, 3, 4}), 1);
@@ -212,16 +212,41 @@ TEST(Ranks, IntervalsSayWhichPlacesSamplesDecide) {
     EXPECT_EQ(ranked[i].interval.high, 2);
   }
   const std::vector<std::vector<double>> order{far, a, b};
-  const OrderAgreement agreement = kendall_tau(order, order);
+  const OrderAgreement agreement = kendall_tau(order, order, /*same_samples=*/false);
   EXPECT_EQ(agreement.tau, 1);
   EXPECT_LT(agreement.interval.low, 0.5);
   EXPECT_EQ(agreement.interval.high, 1);
+  const OrderAgreement together = kendall_tau(order, order, /*same_samples=*/true);
+  EXPECT_EQ(together.interval.low, 1) << "an order agrees with itself in each draw";
+}
+
+// Twelve methods with true means 0.5 apart, judged twice on eight samples of their own with noise of deviation 1: the
+// agreement of many such pairs of studies is within the interval about as often as it claims.
+TEST(Ranks, AgreementsOfNewStudiesLieInTheInterval) {
+  const auto study = [](uint64_t seed) {
+    std::vector<std::vector<double>> values;
+    for (uint64_t method = 0; method < 12; ++method)
+      values.push_back(normal_values(8, 0.5 * static_cast<double>(method), 1, 1000 * seed + method));
+    return values;
+  };
+  std::vector<double> all;
+  for (uint64_t seed = 1; seed <= 400; seed += 2)
+    all.push_back(kendall_tau(study(seed), study(seed + 1), false, {.resamples = 1}).tau);
+  const double expected = mean_of(all);
+  int held = 0;
+  for (uint64_t seed = 1; seed <= 200; seed += 2) {
+    const OrderAgreement found = kendall_tau(study(seed), study(seed + 1), false, {.resamples = 200});
+    EXPECT_LE(found.interval.low, found.tau);
+    EXPECT_GE(found.interval.high, found.tau);
+    held += found.interval.low <= expected && expected <= found.interval.high;
+  }
+  EXPECT_GE(held, 88);
 }
 
 TEST(Ranks, RefuseUnequalSamplesAndMethods) {
   EXPECT_THROW((void)bootstrap_ranks(std::vector<std::vector<double>>{{1, 2}, {1}}), UserError);
   EXPECT_THROW((void)bootstrap_ranks(std::vector<std::vector<double>>{{NAN}, {1}}), UserError);
-  EXPECT_THROW((void)kendall_tau(one_sample_each({1, 2}), one_sample_each({1})), UserError);
+  EXPECT_THROW((void)kendall_tau(one_sample_each({1, 2}), one_sample_each({1}), false), UserError);
 }
 
 }  // namespace

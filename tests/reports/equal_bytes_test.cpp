@@ -74,9 +74,13 @@ TEST(EqualBytes, EachMethodStandsWithItsLargestSettingWithinTheBudgetBestFirst) 
   EXPECT_EQ(ranking->rows[0].cells[3].text, "pack 4");
   EXPECT_EQ(ranking->rows[1].cells[3].text, "drop 0.25") << "the most bytes within the budget, not the best score";
   EXPECT_NEAR(ranking->rows[1].cells[4].value, 25, 1e-9);
-  const Table* quality = find_table(document, "quality");
-  ASSERT_NE(quality, nullptr);
-  EXPECT_EQ(quality->rows.size(), 3U) << "full KV and the two that are ranked";
+  const Table* scores = find_table(document, "ranking-workloads");
+  ASSERT_NE(scores, nullptr);
+  ASSERT_EQ(scores->rows.size(), 3U) << "full KV and the two that are ranked";
+  EXPECT_EQ(scores->rows[0].cells[0].text, "full");
+  EXPECT_EQ(scores->rows[0].cells[3].value, 50);
+  EXPECT_DOUBLE_EQ(scores->rows[2].cells[1].value, 0.4);
+  EXPECT_EQ(scores->rows[2].cells[3].value, 50);
   EXPECT_EQ(find_table(document, "beyond"), nullptr);
   for (const Format format : {Format::html, Format::markdown, Format::latex, Format::csv})
     EXPECT_FALSE(render(document, format).empty());
@@ -131,11 +135,16 @@ TEST(EqualBytes, ProtocolsAreRankedApartAndTheirOrdersCompared) {
   const Table* by_workload = find_table(document, "ranking-workloads-question-seen");
   ASSERT_NE(by_workload, nullptr);
   EXPECT_EQ(by_workload->columns[1].group, "facts, seen");
-  EXPECT_EQ(by_workload->rows[1].cells[0].text, "b");
-  EXPECT_EQ(by_workload->rows[1].cells[1].value, 0.25);
-  EXPECT_EQ(by_workload->rows[1].cells[2].text, "2 – 2");
-  EXPECT_EQ(by_workload->rows[1].cells[4].text, "3 – 3");
-  EXPECT_EQ(find_table(document, "ranking-workloads-question-unseen"), nullptr) << "one workload";
+  EXPECT_EQ(by_workload->rows[2].cells[0].text, "b");
+  EXPECT_EQ(by_workload->rows[2].cells[1].value, 0.25);
+  EXPECT_EQ(by_workload->rows[2].cells[2].text, "2 – 2");
+  EXPECT_EQ(by_workload->rows[2].cells[5].text, "3 – 3");
+  const Table* overview = find_table(document, "overview");
+  ASSERT_NE(overview, nullptr);
+  EXPECT_EQ(overview->columns[1].group, "at most 30%");
+  EXPECT_EQ(overview->columns[2].title, "unseen");
+  EXPECT_EQ(overview->rows[1].cells[0].text, "b") << "2nd and 2nd; the others are 1st and 3rd";
+  EXPECT_EQ(overview->rows[1].cells[1].value, 0.3125);
   const Table* agreement = find_table(document, "agreement");
   ASSERT_NE(agreement, nullptr);
   ASSERT_EQ(agreement->rows.size(), 2U) << "seen beside unseen, facts beside calls";
@@ -188,6 +197,20 @@ TEST(EqualBytes, ComparesOnSamplesThatAllHave) {
   EXPECT_EQ(ranking->rows[0].cells[3].text, "near") << "0.125 for 0.25 where both were judged, 0.1 in the mean of ten";
   EXPECT_NEAR(ranking->rows[1].cells[5].value, 0.25, 1e-12);
   EXPECT_EQ(ranking->rows[1].cells[5].detail, "4 samples");
+}
+
+TEST(EqualBytes, RanksHaveIntervalsFromSixSamplesAWorkloadOn) {
+  const auto first_place = [](int64_t samples) {
+    const Document document = equal_bytes_report(
+        experiment({cell("full", "full", 1, 0, "{}", samples), cell("a", "a", 0.25, 0.1, "{}", samples),
+                    cell("b", "b", 0.25, 0.2, "{}", samples)}),
+        {0.3});
+    const TableRow& row = find_table(document, "ranking")->rows[0];
+    EXPECT_EQ(row.cells[5].interval.has_value(), samples >= 6);
+    return row.cells[1].text;
+  };
+  EXPECT_EQ(first_place(5), "");
+  EXPECT_EQ(first_place(6), "1 – 1");
 }
 
 TEST(EqualBytes, SharesAreOfLayersWithoutAWindow) {
