@@ -82,6 +82,7 @@ class Studies(unittest.TestCase):
     def test_judging_again_finds_what_differs(self):
         self.studies("one")
         self.assertIn("6 rows compared, 0 differ", self.studies("one", "--again", "2"))
+        self.assertRegex(self.page("one/report.md"), r"- judged anew: on 20[0-9-]+, .*, 2 a workload: 6 rows compared, 0 differ\n")
         (self.root / "score.txt").write_text("0.75")
         self.assertIn("one: m, w, s0, full: the results do not have sample_values ('f1', 0.75)", self.studies("one", "--again", "2", code=1))
 
