@@ -73,6 +73,7 @@ class Claims(unittest.TestCase):
         shown = "# Findings of 2026\n\nIt took 2.5 and `9.5` ([figure 1](../reports/papers/one/figure1.md)).\n\nNo link, 7 free.\n"
         self.assertEqual("", self.findings(shown))
         self.assertIn("docs/findings.md: nothing linked beside them has 4.5", self.findings(shown.replace("2.5", "4.5")))
+        self.assertEqual("", self.findings(shown + "\n<!-- by scripts/findings -->\n| 8.5 |\n<!-- end -->\n"))
         self.assertIn("nothing linked beside them has 7.1", self.findings(shown.replace("7 free", "7.1 free")))
         self.assertIn("nothing linked beside them has 4.5", self.findings("# Of 2026\n" + shown.replace("2.5", "4.5")))
         self.assertIn("../reports/papers/one/figure2.md: the page is missing",
