@@ -72,12 +72,12 @@ void average_draws(CellData& cell, const std::string& score) {
 }
 
 void average_contexts(CellData& cell, const std::map<std::string, std::string>& contexts) {
-  if (std::ranges::all_of(contexts, [](const auto& each) { return each.second.empty(); })) return;
+  if (contexts.empty()) return;
   std::map<std::string, std::string> asked;  // ids of the samples of each context
   for (const auto& [sample, context] : contexts) asked[context] += sample + ", ";
   const auto context_of = [&](const ValueRow& row) {
     const auto found = contexts.find(row.sample_id);
-    return found == contexts.end() || found->second.empty() ? row.sample_id : asked.at(found->second);
+    return found == contexts.end() ? row.sample_id : asked.at(found->second);
   };
   for (auto& [metric, column] : cell.values) column = grouped(column, context_of, mean);
   cell.prompt_lengths = grouped(cell.prompt_lengths, context_of, mean);

@@ -19,8 +19,8 @@ void average_draws(CellData& cell, const std::string& score);
 
 /// Gives a cell several of whose samples ask about one context one value for each context: the mean over its questions.
 /// Intervals and comparisons are then over contexts, since questions about one depend on each other. Rows are named by
-/// the samples in them, so that only those of equal questions are paired. `contexts`: by sample id, "" for a sample's
-/// own.
+/// the samples in them, so that only those of equal questions are paired. `contexts`: by sample id; a sample that has
+/// its own is absent.
 void average_contexts(CellData& cell, const std::map<std::string, std::string>& contexts);
 
 }  // namespace kvarena::reports

@@ -61,8 +61,8 @@ std::vector<CellRow> select_cells(SQLite::Database& database, const std::string&
 
 /// A text column of a cell's samples, by sample id.
 std::map<std::string, std::string> text_by_sample(SQLite::Database& database, const char* column,
-                                                  const std::string& cell_id) {
-  const std::string sql = fmt::format("SELECT sample_id, {} FROM samples WHERE cell_id = ?", column);
+                                                  const std::string& cell_id, const char* condition = "true") {
+  const std::string sql = fmt::format("SELECT sample_id, {} FROM samples WHERE cell_id = ? AND {}", column, condition);
   const auto rows = select<std::pair<std::string, std::string>>(database, sql.c_str(), {cell_id}, [](Columns& next) {
     std::string sample_id = next.text();
     return std::pair(std::move(sample_id), next.text());
@@ -246,7 +246,7 @@ std::map<std::string, std::string> ResultsReader::prompts(const std::string& cel
 }
 
 std::map<std::string, std::string> ResultsReader::contexts(const std::string& cell_id) const {
-  return text_by_sample(*database_, "context", cell_id);
+  return text_by_sample(*database_, "context", cell_id, "context <> ''");
 }
 
 ValueColumn ResultsReader::prompt_lengths(const std::string& cell_id) const {

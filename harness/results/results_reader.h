@@ -99,7 +99,7 @@ class ResultsReader {
                                              Clock clock = Clock::none) const;
   /// Hash of each sample's prompt, by sample id: values of unequal prompts are no pair.
   [[nodiscard]] std::map<std::string, std::string> prompts(const std::string& cell_id) const;
-  /// The context that each sample asks about, by sample id; "" where it is the sample's own.
+  /// The context that a sample asks about, by sample id; a sample that has its own is absent.
   [[nodiscard]] std::map<std::string, std::string> contexts(const std::string& cell_id) const;
   /// Tokens of each sample's prompt, with those that were cut to fit.
   [[nodiscard]] ValueColumn prompt_lengths(const std::string& cell_id) const;

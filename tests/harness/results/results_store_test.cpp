@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "harness/core/error.h"
 #include "harness/results/left_out.h"
@@ -37,6 +39,7 @@ TEST_F(ResultsStoreTest, GivesBackEverythingOfASample) {
   EXPECT_EQ(sample.sample_index, 1);
   EXPECT_EQ(sample.prompt_sha256, "prompt1");
   EXPECT_EQ(sample.context, "context0");
+  EXPECT_EQ(read.contexts("a"), (std::map<std::string, std::string>{{"s1", "context0"}}));
   EXPECT_EQ(sample.prompt_tokens, 101);
   EXPECT_EQ(sample.truncated_tokens, 7);
   EXPECT_EQ(sample.output_tokens, 5);
