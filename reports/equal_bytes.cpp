@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <string_view>
 
 #include "harness/core/error.h"
 #include "reports/orders.h"
@@ -21,7 +20,6 @@ namespace kvarena::reports {
 namespace {
 
 constexpr const char* kAsPublished = "as published";
-constexpr std::string_view kQuestionWord = "question ";
 constexpr size_t kFewestProtected = 3;  // methods under a protection that are worth an order
 
 /// Tells a ranking from the others of its page: by its model, its budget, what is kept in any case and how questions
@@ -46,9 +44,8 @@ Order order_of(const Ranked& ranked, const std::string& workload, const Naming& 
   for (const Setting* setting : ranked.chosen.ranked) order.distances[setting->method] = setting->distances(workload);
   const Setting& any = *ranked.chosen.ranked.front();
   order.certain = has_intervals(any, workload);
-  for (const auto& [name_of, samples] : any.by_workload) {
-    if (!workload.empty() && name_of != workload) continue;
-    for (const auto& [sample, distance] : samples) order.samples.push_back(sample);
+  for (const Samples* samples : any.in(workload)) {
+    for (const auto& [sample, distance] : *samples) order.samples.push_back(sample);
   }
   return order;
 }
@@ -97,7 +94,7 @@ Naming naming_of(const std::vector<Ranked>& all) {
   return [told](const Ranked& ranked, size_t axes) {
     std::vector<std::string> parts;
     for (size_t i = 0; i < axes; ++i) {
-      if (told[i]) parts.push_back(ranked.place[i]);
+      if (told[i]) parts.push_back(i == kQuestion ? "question " + ranked.place[i] : ranked.place[i]);
     }
     return fmt::format("{}", fmt::join(parts, ", "));
   };
@@ -130,7 +127,7 @@ std::vector<Ranked> rank(const ExperimentData& asked, const std::string& model, 
   std::vector<Ranked> rankings;
   for (auto& [protection, settings] : by_protection) {
     Ranked ranked{.place = {model, "at most " + percent_of(budget.share),
-                            protection.empty() ? kAsPublished : protection, std::string(kQuestionWord) + question},
+                            protection.empty() ? kAsPublished : protection, question},
                   .settings = std::move(settings)};
     ranked.chosen = choose(ranked.settings, budget);
     compare_on_shared_samples(ranked, asked);
@@ -164,7 +161,7 @@ std::vector<Section> overviews(const std::vector<Ranked>& all, const std::vector
       const bool published = ranked.place[kProtection] == kAsPublished;
       columns.push_back(
           {.group = fmt::format("{}{}", ranked.place[kBudget], published ? "" : ", " + ranked.place[kProtection]),
-           .title = ranked.place[kQuestion].substr(kQuestionWord.size()),
+           .title = ranked.place[kQuestion],
            .ranked = &ranked.chosen.ranked});
     }
     if (columns.size() < 2) continue;
@@ -220,8 +217,8 @@ Document equal_bytes_report(const ExperimentData& data, const std::vector<double
                   methods.size(), fmt::join(models, ", "), fmt::join(data.workloads(), ", "), fmt::join(within, ", "),
                   data.baseline()),
       "Limits: small models, short prompts, samples of one seed; intervals are over samples, and over contexts where "
-      "several ask about one. Settings beside the "
-      "budget are the authors'; weights that a method learns were fitted here, on few texts."};
+      "several ask about one. Settings beside the budget are the authors'; weights that a method learns were fitted "
+      "here, on few texts."};
   mark_invented(document, data.invented);
   return document;
 }

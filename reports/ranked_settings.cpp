@@ -63,11 +63,18 @@ void append_shares(std::vector<double>& shares, const CellData& cell, const Cell
 
 }  // namespace
 
+std::vector<const Samples*> Setting::in(const std::string& workload) const {
+  std::vector<const Samples*> all;
+  for (const auto& [name, samples] : by_workload) {
+    if (workload.empty() || name == workload) all.push_back(&samples);
+  }
+  return all;
+}
+
 std::vector<double> Setting::distances(const std::string& workload) const {
   std::vector<double> all;
-  for (const auto& [name, samples] : by_workload) {
-    if (!workload.empty() && name != workload) continue;
-    for (const auto& [sample, distance] : samples) all.push_back(distance);
+  for (const Samples* samples : in(workload)) {
+    for (const auto& [sample, distance] : *samples) all.push_back(distance);
   }
   return all;
 }
@@ -111,9 +118,8 @@ Chosen choose(const std::vector<Setting>& settings, const Budget& budget) {
 }
 
 bool has_intervals(const Setting& setting, const std::string& workload) {
-  return std::ranges::all_of(setting.by_workload, [&](const auto& each) {
-    return (!workload.empty() && each.first != workload) || std::ssize(each.second) >= fewest_pairs();
-  });
+  return std::ranges::all_of(setting.in(workload),
+                             [](const Samples* samples) { return std::ssize(*samples) >= fewest_pairs(); });
 }
 
 std::vector<metrics::RankEstimate> ranks_of(const std::vector<const Setting*>& ranked, const std::string& workload) {

@@ -10,16 +10,21 @@
 
 namespace kvarena::reports {
 
+/// Distances by sample.
+using Samples = std::map<std::string, double>;
+
 /// A setting of a method with its values over all samples of all workloads; questions about a context count as one.
 struct Setting {
   std::string label;
   std::string method;      // settings of one method compete for its place: "snapkv", "int8 over snapkv"
   std::string protection;  // beside the method's own, as in the config; "" = none
   std::vector<double> shares;
-  std::map<std::string, std::map<std::string, double>> by_workload;  // distances of its samples
-  std::string failure;                                               // why a cell of it has no numbers
+  std::map<std::string, Samples> by_workload;  // distances of its samples
+  std::string failure;                         // why a cell of it has no numbers
 
-  /// Distances in one workload, or in all of them, in the order of their labels.
+  /// Samples of one workload, or those of each, in the order of their labels.
+  [[nodiscard]] std::vector<const Samples*> in(const std::string& workload) const;
+  /// Distances of these samples.
   [[nodiscard]] std::vector<double> distances(const std::string& workload = "") const;
   [[nodiscard]] bool complete() const { return failure.empty() && !shares.empty() && !distances().empty(); }
   [[nodiscard]] double share() const { return metrics::mean_of(shares); }
