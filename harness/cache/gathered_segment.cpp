@@ -73,10 +73,12 @@ std::unique_ptr<Segment> GatheredSegment::clone(const LedgerPtr& ledger) const {
   return copy;
 }
 
-ConcatView::ConcatView(std::unique_ptr<Segment> own, const std::vector<const Segment*>& borrowed)
-    : Segment(own->shape()) {
+ConcatView::ConcatView(std::unique_ptr<Segment> own, const std::vector<const Segment*>& borrowed,
+                       const EntrySegment& tail)
+    : Segment(own->shape()), tail_(&tail) {
   add(std::move(own));
   parts_.insert(parts_.end(), borrowed.begin(), borrowed.end());
+  parts_.push_back(&tail);
 }
 
 ConcatView::ConcatView(std::unique_ptr<Segment> first, std::unique_ptr<Segment> second) : Segment(first->shape()) {
@@ -112,13 +114,17 @@ std::vector<int32_t> ConcatView::positions(int64_t kv_head) const {
 }
 
 void ConcatView::plan(const LayerQueries& queries, AttentionPlan& to) const {
-  for (const Segment* part : parts_) part->plan(queries, to);
+  for (const Segment* part : parts_) {
+    if (part != tail_) part->plan(queries, to);
+  }
+  if (tail_ != nullptr) tail_->plan_newest(queries, to, /*window=*/0);
 }
 
 std::unique_ptr<Segment> ConcatView::clone(const LedgerPtr& ledger) const {
-  auto copy = std::make_unique<ConcatView>(own_.front()->clone(ledger), std::vector<const Segment*>());
-  for (size_t i = 1; i < own_.size(); ++i) copy->add(own_[i]->clone(ledger));
+  std::unique_ptr<ConcatView> copy(new ConcatView(shape()));
+  for (const auto& own : own_) copy->add(own->clone(ledger));
   copy->parts_.insert(copy->parts_.end(), parts_.begin() + std::ssize(own_), parts_.end());
+  copy->tail_ = tail_;
   return copy;
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "harness/cache/attention_plan.h"
+#include "harness/cache/entry_segment.h"
 
 namespace kvarena {
 
@@ -43,11 +44,12 @@ class GatheredSegment final : public Segment {
   std::vector<Head> heads_;
 };
 
-/// A view of segments one after the other, the first ones its own, for a step whose entries lie in several places.
-/// Borrowed ones must outlive the view and must not change while it is used.
+/// A view of segments one after the other, the first ones its own, for a pass whose entries lie in several places.
+/// Borrowed ones must outlive the view and must not change while it is used. `tail` comes last and holds the pass's
+/// entries, which their own query and later ones see; without one a view is for single queries.
 class ConcatView final : public Segment {
  public:
-  ConcatView(std::unique_ptr<Segment> own, const std::vector<const Segment*>& borrowed);
+  ConcatView(std::unique_ptr<Segment> own, const std::vector<const Segment*>& borrowed, const EntrySegment& tail);
   ConcatView(std::unique_ptr<Segment> first, std::unique_ptr<Segment> second);
   /// Its own first.
   [[nodiscard]] std::span<const Segment* const> parts() const { return parts_; }
@@ -60,10 +62,12 @@ class ConcatView final : public Segment {
   [[nodiscard]] std::unique_ptr<Segment> clone(const LedgerPtr& ledger) const override;
 
  private:
+  explicit ConcatView(const LayerShape& shape) : Segment(shape) {}
   void add(std::unique_ptr<Segment> own);
 
   std::vector<std::unique_ptr<Segment>> own_;
-  std::vector<const Segment*> parts_;  // own_ first
+  std::vector<const Segment*> parts_;   // own_ first, the tail last
+  const EntrySegment* tail_ = nullptr;  // null: none
 };
 
 }  // namespace kvarena

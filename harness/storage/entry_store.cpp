@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "harness/cache/consecutive_runs.h"
 #include "kernels/cells/cells.h"
 
 namespace kvarena::storage {
@@ -15,22 +16,27 @@ using kernels::Cells;
 /// Entries by which a store grows at least.
 constexpr int64_t kGrowth = 64;
 
-/// Rows [key | value] as cells of values: entry after entry, channel after channel.
-Cells rows_as_cells(const LayerShape& shape, const std::byte* rows) {
-  return {.kind = CellKind::values,
-          .dtype = shape.dtype,
-          .head_dim = 2 * shape.head_dim,
-          .data = const_cast<std::byte*>(rows)};
+/// Rows as cells of values: entry after entry, channel after channel.
+Cells rows_as_cells(const std::byte* rows, int64_t width, DType dtype) {
+  return {.kind = CellKind::values, .dtype = dtype, .head_dim = width, .data = const_cast<std::byte*>(rows)};
 }
 
 }  // namespace
 
-EntryStore::EntryStore(const LayerShape& shape, LedgerPtr ledger, HierarchyPtr tiers, Tier tier, int64_t first)
-    : shape_(shape), ledger_(std::move(ledger)), tiers_(std::move(tiers)), tier_(tier), first_(first) {
+EntryStore::EntryStore(const LayerShape& shape, LedgerPtr ledger, HierarchyPtr tiers, Tier tier, int64_t first,
+                       RowContent content)
+    : shape_(shape),
+      ledger_(std::move(ledger)),
+      tiers_(std::move(tiers)),
+      tier_(tier),
+      first_(first),
+      content_(content) {
   (void)tiers_->storage(tier_);
 }
 
-int64_t EntryStore::row_bytes() const { return 2 * shape_.head_dim * kernels::size_of(shape_.dtype); }
+int64_t EntryStore::row_width() const { return (content_ == RowContent::value ? 1 : 2) * shape_.head_dim; }
+
+int64_t EntryStore::row_bytes() const { return row_width() * kernels::size_of(shape_.dtype); }
 
 int64_t EntryStore::row_offset(int64_t kv_head, int64_t row) const { return (kv_head * room_ + row) * row_bytes(); }
 
@@ -64,20 +70,21 @@ void EntryStore::append(const EntrySegment& from, int64_t first, int64_t count) 
   if (entries_ + count > room_) grow(entries_ + count);
   settle();
 
-  const int64_t d = shape_.head_dim;
+  const int64_t d = shape_.head_dim, width = row_width();
   const int64_t head_bytes = count * row_bytes();
   leaving_ = Buffer(ledger_, Tier::device, shape_.kv_heads * head_bytes);
-  std::vector<float> rows(static_cast<size_t>(count * 2 * d));
+  std::vector<float> rows(static_cast<size_t>(count * width));
   std::vector<WritePiece> pieces;
   for (int64_t h = 0; h < shape_.kv_heads; ++h) {
     const kernels::HeadRun run = from.run(h);
     const auto cells = [&](CellKind kind, const void* data) {
       return Cells{.kind = kind, .dtype = shape_.dtype, .head_dim = d, .data = const_cast<void*>(data)};
     };
-    kernels::load_rows(cells(CellKind::keys, run.keys), first, count, rows.data(), 2 * d);
-    kernels::load_rows(cells(CellKind::values, run.values), first, count, rows.data() + d, 2 * d);
+    if (content_ == RowContent::key_and_value)
+      kernels::load_rows(cells(CellKind::keys, run.keys), first, count, rows.data(), width);
+    kernels::load_rows(cells(CellKind::values, run.values), first, count, rows.data() + width - d, width);
     std::byte* leaving = leaving_.data() + h * head_bytes;
-    kernels::store_rows(rows_as_cells(shape_, leaving), 0, count, rows.data(), 2 * d);
+    kernels::store_rows(rows_as_cells(leaving, width, shape_.dtype), 0, count, rows.data(), width);
     pieces.push_back({.at = row_offset(h, entries_), .memory = leaving, .bytes = head_bytes});
   }
   offload_ = tiers_->offload(tier_).write(block_, std::move(pieces));
@@ -92,19 +99,20 @@ Transfer EntryStore::load(const std::vector<std::vector<int32_t>>& positions, st
   if (std::ranges::any_of(positions, under_way)) settle();
   std::vector<ReadPiece> pieces;
   for (int64_t h = 0; h < shape_.kv_heads; ++h) {
-    for (const int32_t position : positions[h]) {
-      const int64_t row = position - first_;
-      KVARENA_ASSERT(row >= 0 && row < entries_, fmt::format("position {} of {} from {}", position, entries_, first_));
-      pieces.push_back({.at = row_offset(h, row), .memory = rows, .bytes = row_bytes()});
-      rows += row_bytes();
-    }
+    each_consecutive_run(positions[h], [&](int64_t i, int64_t count) {
+      const int64_t row = positions[h][static_cast<size_t>(i)] - first_;
+      KVARENA_ASSERT(row >= 0 && row + count <= entries_,
+                     fmt::format("{} rows from {} of {} from {}", count, row + first_, entries_, first_));
+      pieces.push_back({.at = row_offset(h, row), .memory = rows, .bytes = count * row_bytes()});
+      rows += count * row_bytes();
+    });
   }
   return tiers_->load(tier_).read(block_, std::move(pieces));
 }
 
 std::unique_ptr<EntryStore> EntryStore::clone(const LedgerPtr& ledger) {
   settle();
-  auto copy = std::make_unique<EntryStore>(shape_, ledger, tiers_, tier_, first_);
+  auto copy = std::make_unique<EntryStore>(shape_, ledger, tiers_, tier_, first_, content_);
   copy->offloaded_bytes_ = offloaded_bytes_;
   if (entries_ == 0) return copy;
   copy->grow(entries_);
@@ -117,12 +125,16 @@ std::unique_ptr<EntryStore> EntryStore::clone(const LedgerPtr& ledger) {
   return copy;
 }
 
+std::vector<float> numbers_of(const std::byte* rows, int64_t count, int64_t width, DType dtype) {
+  std::vector<float> numbers(static_cast<size_t>(count * width));
+  kernels::load_rows(rows_as_cells(rows, width, dtype), 0, count, numbers.data(), width);
+  return numbers;
+}
+
 void append_rows(const LayerShape& shape, const std::byte* rows, std::span<const int32_t> positions, int64_t kv_head,
                  EntrySegment& to) {
-  const auto count = static_cast<int64_t>(positions.size());
   const int64_t d = shape.head_dim;
-  std::vector<float> numbers(static_cast<size_t>(count * 2 * d));
-  kernels::load_rows(rows_as_cells(shape, rows), 0, count, numbers.data(), 2 * d);
+  const std::vector<float> numbers = numbers_of(rows, std::ssize(positions), 2 * d, shape.dtype);
   to.append_to_head(kv_head, positions, numbers.data(), numbers.data() + d, 2 * d);
 }
 

@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/cache/consecutive_runs.h"
 #include "harness/cache/entry_source.h"
-#include "harness/cache/low_rank_segment.h"
 #include "harness/method/entry_scores.h"
 #include "harness/method/head_lists.h"
 #include "harness/method/layer_view.h"
 #include "harness/method/row_index.h"
-#include "harness/storage/hierarchy.h"
+#include "harness/storage/low_rank_segment.h"
 
 namespace kvarena {
 namespace {
+
+using storage::KeyRotation;
+using storage::LowRankSegment;
 
 /// Landmarks of the chunks that may be chosen, and which chunks they are.
 struct LandmarkIndex final : public LayerIndex, public EntrySource {
@@ -42,11 +43,11 @@ struct LandmarkIndex final : public LayerIndex, public EntrySource {
 /// and a step attends to the B / 8 chunks of
 ///   max over the group of softmax over landmarks of q.landmark / sqrt(d)
 /// their keys restored from U (S V) and rotated, their values fetched; to outliers, the local part and all generated
-/// entries beside B. Values come over the link to host memory while keys are restored. The authors divide by sqrt(128)
-/// whatever the head, which is the same for their models. Their code for throughput takes 24 outliers per 1024 of the
-/// budget and whole multiples of 8 chunks; this is their accuracy code. Prompts within the budget are left alone. The
-/// cache really holds the factors: full keys are gone. Sun et al. 2024, arXiv:2410.21465, section 4;
-/// bytedance/ShadowKV, models/kv_cache.py.
+/// entries beside B. Values come from the host's storage over its link while keys are restored; a pass of several
+/// queries attends to everything, and all values come. The authors divide by sqrt(128) whatever the head, which is the
+/// same for their models. Their code for throughput takes 24 outliers per 1024 of the budget and whole multiples of 8
+/// chunks; this is their accuracy code. Prompts within the budget are left alone. The cache really holds the factors:
+/// full keys are gone. Sun et al. 2024, arXiv:2410.21465, section 4; bytedance/ShadowKV, models/kv_cache.py.
 class ShadowKv final : public Method {
  public:
   void parameters(ParameterVisitor& p) override {
@@ -75,7 +76,10 @@ class ShadowKv final : public Method {
     auto index = std::make_unique<LandmarkIndex>(cache.ledger());
     index->rows = RowIndex(view.kv_heads(), view.head_dim(), cache.shape().dtype, cache.ledger());
     parts.exact = landmarks(keys, *index, cache.ledger());
-    cache.insert_before_tail(std::make_unique<LowRankSegment>(cache.tail(), parts, cache.ledger()));
+    KVARENA_ASSERT(layer.model != nullptr && layer.model->tiers != nullptr, "a machine without tiers");
+    auto prompt = std::make_unique<LowRankSegment>(cache.tail(), parts, cache.ledger(), layer.model->tiers, Tier::host);
+    layer.activity.traffic.offloaded_bytes += prompt->offloaded_bytes();
+    cache.insert_before_tail(std::move(prompt));
     cache.tail().drop_front(parts.n);
     cache.index = std::move(index);
   }
@@ -83,40 +87,31 @@ class ShadowKv final : public Method {
   void select(LayerContext& layer, const LayerQueries& queries) const override {
     LayerCache& cache = layer.cache;
     const auto* index = dynamic_cast<const LandmarkIndex*>(cache.index.get());
-    if (index == nullptr || queries.q_len > 1) return;
+    if (index == nullptr) return;
     const auto& prompt = static_cast<const LowRankSegment&>(*cache.segments().front());
+    if (queries.q_len > 1) {
+      cache.view =
+          std::make_unique<ConcatView>(arrived(layer, prompt.fetch_all()), std::vector<const Segment*>(), cache.tail());
+      return;
+    }
     std::vector<std::vector<int32_t>> lists;
     for (int64_t head = 0; head < cache.shape().kv_heads; ++head) {
       lists.push_back(chosen(*index, cache.shape(), queries, head, budget(layer) / chunk_));
       const int64_t attended = static_cast<int64_t>(lists.back().size()) + prompt.exact().entries(head);
       layer.activity.entries_skipped += prompt.entries(head) - attended;
     }
-    cache.view = std::make_unique<ConcatView>(fetch(layer, prompt, lists),
-                                              std::vector<const Segment*>{&prompt.exact(), &cache.tail()});
+    cache.view = std::make_unique<ConcatView>(arrived(layer, prompt.fetch(lists)),
+                                              std::vector<const Segment*>{&prompt.exact()}, cache.tail());
   }
 
  private:
-  /// The listed entries: values come over the link from the host while keys are restored.
-  static std::unique_ptr<GatheredSegment> fetch(LayerContext& layer, const LowRankSegment& prompt,
-                                                const LowRankSegment::Lists& lists) {
-    KVARENA_ASSERT(layer.model != nullptr && layer.model->tiers != nullptr, "a machine without tiers");
-    const LayerShape& shape = layer.cache.shape();
-    int64_t bytes = 0, pieces = 0;
-    for (const std::vector<int32_t>& list : lists) {
-      bytes += std::ssize(list) * shape.head_dim * kernels::size_of(shape.dtype);
-      each_consecutive_run(list, [&](int64_t, int64_t) { ++pieces; });
-    }
-    LowRankSegment::Rows values;
-    storage::Transfer arriving =
-        layer.model->tiers->load(Tier::host).carry(bytes, pieces, [&] { values = prompt.values(lists); });
-    const LowRankSegment::Rows keys = prompt.keys(lists);
-    arriving.wait();
-    if (bytes == 0) values = prompt.values(lists);
+  /// Entries that were fetched, with their way counted.
+  static std::unique_ptr<Segment> arrived(LayerContext& layer, LowRankSegment::Fetched fetched) {
     Traffic& traffic = layer.activity.traffic;
-    traffic.loaded_bytes += bytes;
-    traffic.link_seconds += arriving.link_seconds();
-    traffic.stalled_seconds += arriving.waited_seconds();
-    return prompt.gathered(lists, keys, values);
+    traffic.loaded_bytes += fetched.loaded_bytes;
+    traffic.link_seconds += fetched.link_seconds;
+    traffic.stalled_seconds += fetched.waited_seconds;
+    return std::move(fetched.entries);
   }
 
   [[nodiscard]] int64_t budget(const LayerContext& layer) const {

@@ -19,7 +19,7 @@ TEST(ConcatView, HoldsWhatItsPartsHold) {
   EntrySegment tail(kShape, ledger);
   tail.append(rows.data(), rows.data(), 5, 32, 8);
   const int64_t bytes = own->bytes();
-  const ConcatView view(std::move(own), {&tail});
+  const ConcatView view(std::move(own), {}, tail);
   EXPECT_EQ(view.entries(0), 2 + 5);
   EXPECT_EQ(view.entries(1), 3 + 5);
   EXPECT_EQ(view.positions(0), (std::vector<int32_t>{1, 4, 8, 9, 10, 11, 12}));

@@ -1,15 +1,16 @@
 // ShadowKV: what its authors' code selects and restores, what the cache really holds, and whole passes over it.
 
 #include "harness/cache/attend_plan.h"
-#include "harness/cache/low_rank_segment.h"
 #include "harness/core/error.h"
-#include "harness/storage/hierarchy.h"
+#include "harness/storage/low_rank_segment.h"
 #include "tests/methods/retrieval/retrieval_support.h"
 
 namespace kvarena {
 namespace {
 
 using nlohmann::json;
+using storage::KeyRotation;
+using storage::LowRankSegment;
 using testing::random_floats;
 using Request = testing::RetrievalRequest;
 using Lists = std::vector<std::vector<int32_t>>;
@@ -82,10 +83,10 @@ TEST(ShadowKv, HoldsFactorsOnTheDeviceAndValuesOnTheHost) {
   const int64_t local = 48 * Request::kShape.entry_bytes();
   EXPECT_EQ(request.cache.layers[0].segments().front()->bytes(), factors + exact);
   EXPECT_GE(request.cache.bytes(), factors + exact + landmarks + local);
-  EXPECT_EQ(request.cache.ledger->current(Tier::host), 2 * 176 * 16 * 4);
+  EXPECT_EQ(request.cache.ledger->current(Tier::host), 2 * 168 * 16 * 4);
   // A copy holds the same and says the same.
   const KvCache copy = request.cache.clone();
-  EXPECT_EQ(copy.ledger->current(Tier::host), 2 * 176 * 16 * 4);
+  EXPECT_EQ(copy.ledger->current(Tier::host), 2 * 168 * 16 * 4);
   std::vector<float> keys(168 * 16);
   std::vector<float> copied(168 * 16);
   prompt_of(request).read(1, keys.data(), nullptr);
@@ -120,6 +121,20 @@ TEST(ShadowKv, FullRankAndAllChunksIsFullAttention) {
       EXPECT_NEAR(chosen[i], expected[i], 2e-5);
     }
   }
+}
+
+TEST(ShadowKv, APassOfSeveralQueriesBringsAllValues) {
+  const json spec = {{"name", "shadowkv"}, {"tokens", 40}, {"rank", 10}, {"outliers", 2}};
+  const ModelFacts facts = rotating(0.3);
+  Request request(spec, 203, 1, {}, &facts);
+  EXPECT_EQ(request.activity.traffic.offloaded_bytes, 2 * 168 * 16 * 4);
+  EXPECT_EQ(facts.tiers->offload(Tier::host).totals().bytes, 2 * 168 * 16 * 4);
+  const auto q = random_floats(3 * Request::kQuery, "q");
+  const std::vector<float> expected = attended(request, q);  // by the segments themselves
+  (void)request.select(q);
+  ASSERT_NE(request.cache.layers[0].view, nullptr);
+  EXPECT_EQ(request.activity.traffic.loaded_bytes, 2 * 168 * 16 * 4);
+  EXPECT_EQ(attended(request, q), expected);
 }
 
 TEST(ShadowKv, ValuesComeOverTheLinkAndALostOneEndsTheRequest) {

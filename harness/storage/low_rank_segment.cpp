@@ -1,4 +1,4 @@
-#include "harness/cache/low_rank_segment.h"
+#include "harness/storage/low_rank_segment.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/rope/rope.h"
 
-namespace kvarena {
+namespace kvarena::storage {
 namespace {
 
 using kernels::CellKind;
@@ -22,13 +22,6 @@ LedgerVector<std::byte> stored(const std::vector<float>& numbers, DType dtype, c
     kernels::store_element(bytes.data(), dtype, static_cast<int64_t>(i), numbers[i]);
   }
   return bytes;
-}
-
-Cells values_of(const LayerShape& shape, const std::byte* memory) {
-  return {.kind = CellKind::values,
-          .dtype = shape.dtype,
-          .head_dim = shape.head_dim,
-          .data = const_cast<std::byte*>(memory)};
 }
 
 /// Stored numbers first .. first+count-1.
@@ -88,29 +81,29 @@ void KeyRotation::undo(float* key, int64_t position) const {
   }
 }
 
-LowRankSegment::LowRankSegment(const EntrySegment& from, const Parts& parts, LedgerPtr ledger)
+LowRankSegment::LowRankSegment(const EntrySegment& from, const Parts& parts, LedgerPtr ledger, HierarchyPtr tiers,
+                               Tier tier)
     : Segment(from.shape()),
       ledger_(std::move(ledger)),
       n_(parts.n),
       rank_(parts.rank),
       left_(stored(parts.left, shape().dtype, ledger_)),
       right_(stored(parts.right, shape().dtype, ledger_)),
+      values_(shape(), ledger_, std::move(tiers), tier, /*first=*/0, RowContent::value),
       exact_(std::make_unique<GatheredSegment>(shape(), static_cast<int64_t>(parts.exact.front().size()), ledger_)),
       rotation_(parts.rotation) {
+  values_.append(from, 0, n_);
   for (int64_t head = 0; head < shape().kv_heads; ++head) {
     const kernels::HeadRun run = from.run(head);
-    LedgerVector<std::byte>& own = values_.emplace_back(LedgerAllocator<std::byte>(ledger_, Tier::host));
-    own.resize(static_cast<size_t>(kernels::cell_bytes(n_, shape().head_dim, shape().dtype)));
-    kernels::copy_entries(values_of(shape(), static_cast<const std::byte*>(run.values)), 0, n_,
-                          values_of(shape(), own.data()), 0);
-    const Cells keys{.kind = CellKind::keys,
-                     .dtype = shape().dtype,
-                     .head_dim = shape().head_dim,
-                     .data = const_cast<void*>(run.keys)};
-    const std::vector<int32_t>& exact = parts.exact[head];
-    exact_->add(head, exact, listed_rows(keys, exact).data(),
-                listed_rows(values_of(shape(), own.data()), exact).data());
+    const auto rows = [&](CellKind kind, const void* data) {
+      const Cells cells{
+          .kind = kind, .dtype = shape().dtype, .head_dim = shape().head_dim, .data = const_cast<void*>(data)};
+      return listed_rows(cells, parts.exact[head]);
+    };
+    exact_->add(head, parts.exact[head], rows(CellKind::keys, run.keys).data(),
+                rows(CellKind::values, run.values).data());
   }
+  values_.settle();
 }
 
 LowRankSegment::LowRankSegment(const LowRankSegment& from, const LedgerPtr& ledger)
@@ -120,12 +113,9 @@ LowRankSegment::LowRankSegment(const LowRankSegment& from, const LedgerPtr& ledg
       rank_(from.rank_),
       left_(from.left_.begin(), from.left_.end(), LedgerAllocator<std::byte>(ledger)),
       right_(from.right_.begin(), from.right_.end(), LedgerAllocator<std::byte>(ledger)),
+      values_(std::move(*from.values_.clone(ledger))),
       exact_(static_cast<GatheredSegment*>(from.exact_->clone(ledger).release())),
-      rotation_(from.rotation_) {
-  for (const auto& values : from.values_) {
-    values_.emplace_back(values.begin(), values.end(), LedgerAllocator<std::byte>(ledger, Tier::host));
-  }
-}
+      rotation_(from.rotation_) {}
 
 std::vector<float> LowRankSegment::keys_of(int64_t kv_head, const std::vector<int32_t>& list) const {
   const int64_t dim = shape().head_dim;
@@ -146,39 +136,44 @@ std::vector<float> LowRankSegment::keys_of(int64_t kv_head, const std::vector<in
   return keys;
 }
 
-LowRankSegment::Rows LowRankSegment::keys(const Lists& lists) const {
-  Rows rows;
-  for (int64_t head = 0; head < shape().kv_heads; ++head) rows.push_back(keys_of(head, lists[head]));
-  return rows;
-}
-
-LowRankSegment::Rows LowRankSegment::values(const Lists& lists) const {
-  Rows rows;
-  for (int64_t head = 0; head < shape().kv_heads; ++head)
-    rows.push_back(listed_rows(values_of(shape(), values_[head].data()), lists[head]));
-  return rows;
-}
-
-std::unique_ptr<GatheredSegment> LowRankSegment::gathered(const Lists& lists, const Rows& keys,
-                                                          const Rows& values) const {
-  auto made = std::make_unique<GatheredSegment>(shape(), static_cast<int64_t>(lists.front().size()), ledger_);
-  for (int64_t head = 0; head < shape().kv_heads; ++head)
-    made->add(head, lists[head], keys[head].data(), values[head].data());
-  return made;
-}
-
-std::unique_ptr<GatheredSegment> LowRankSegment::everything() const {
-  auto all = std::make_unique<GatheredSegment>(shape(), n_, ledger_);
+LowRankSegment::Fetched LowRankSegment::with_values(const Lists& lists,
+                                                    const std::function<std::vector<float>(int64_t)>& keys) const {
+  int64_t count = 0;
+  for (const std::vector<int32_t>& list : lists) count += std::ssize(list);
+  Buffer rows(ledger_, Tier::device, count * values_.row_bytes());
+  Transfer arriving = values_.load(lists, rows.data());
+  Fetched fetched{.entries = std::make_unique<GatheredSegment>(shape(), std::ssize(lists.front()), ledger_)};
+  std::vector<std::vector<float>> restored;
+  for (int64_t head = 0; head < shape().kv_heads; ++head) restored.push_back(keys(head));
+  arriving.wait();
+  const std::byte* row = rows.data();
   for (int64_t head = 0; head < shape().kv_heads; ++head) {
-    const std::vector<int32_t> exact = exact_->positions(head), list = positions(head);
+    const std::vector<int32_t>& list = lists[head];
+    fetched.entries->add(head, list, restored[head].data(),
+                         numbers_of(row, std::ssize(list), shape().head_dim, shape().dtype).data());
+    row += std::ssize(list) * values_.row_bytes();
+  }
+  fetched.loaded_bytes = rows.bytes();
+  fetched.link_seconds = count > 0 ? arriving.link_seconds() : 0;
+  fetched.waited_seconds = arriving.waited_seconds();
+  return fetched;
+}
+
+LowRankSegment::Fetched LowRankSegment::fetch(const Lists& lists) const {
+  return with_values(lists, [&](int64_t head) { return keys_of(head, lists[head]); });
+}
+
+LowRankSegment::Fetched LowRankSegment::fetch_all() const {
+  const std::vector<int32_t> list = positions(0);
+  return with_values(Lists(static_cast<size_t>(shape().kv_heads), list), [&](int64_t head) {
+    const std::vector<int32_t> exact = exact_->positions(head);
     std::vector<float> exact_keys(exact.size() * static_cast<size_t>(shape().head_dim));
     exact_->read(head, exact_keys.data(), nullptr);
     std::vector<float> keys = keys_of(head, list);
     for (size_t i = 0; i < exact.size(); ++i)
       std::copy_n(&exact_keys[i * shape().head_dim], shape().head_dim, &keys[exact[i] * shape().head_dim]);
-    all->add(head, list, keys.data(), listed_rows(values_of(shape(), values_[head].data()), list).data());
-  }
-  return all;
+    return keys;
+  });
 }
 
 std::vector<int32_t> LowRankSegment::positions(int64_t /*kv_head*/) const {
@@ -197,11 +192,11 @@ void LowRankSegment::plan(const LayerQueries& queries, AttentionPlan& to) const 
   item.stored = exact_.get();
   item.dtype = shape().dtype;
   item.runs = std::move(exact.items.front().runs);
-  item.gather = [this] { return everything(); };
+  item.gather = [this] { return fetch_all().entries; };
 }
 
 std::unique_ptr<Segment> LowRankSegment::clone(const LedgerPtr& ledger) const {
   return std::unique_ptr<Segment>(new LowRankSegment(*this, ledger));
 }
 
-}  // namespace kvarena
+}  // namespace kvarena::storage
