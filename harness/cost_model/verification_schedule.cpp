@@ -87,7 +87,7 @@ double VerificationSchedule::shortest_window(const Request& request) const {
 
 void VerificationSchedule::admit(double iteration_seconds) {
   for (Request& request : requests_) {
-    if (request.mode != Mode::waiting) continue;
+    if (request.mode != Mode::waiting || request.held) continue;
     if (request.pinned) {
       request.mode = Mode::drafting;
       request.until_reload = kNever;

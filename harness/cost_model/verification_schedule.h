@@ -89,6 +89,8 @@ class VerificationSchedule {
   /// unpin(), which places a round under way anew.
   void pin(int64_t request);
   void unpin(int64_t request);
+  /// Staggered: `request` begins no further round while it is held.
+  void hold(int64_t request, bool held) { requests_[request].held = held; }
   /// `request`, which is pinned, drafts no more and has no compressed cache: it decodes on its full one.
   void stop_drafting(int64_t request);
   /// Records that `request` was verified in the planned iteration; `finished` ones leave.
@@ -108,6 +110,7 @@ class VerificationSchedule {
     double compressed_bytes = 0;
     Mode mode = Mode::waiting;
     bool pinned = false;
+    bool held = false;
     int64_t most_drafts = std::numeric_limits<int64_t>::max();
     int64_t until_reload = 0;  // iterations, staggered
     int64_t until_verify = 0;

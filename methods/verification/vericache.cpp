@@ -32,8 +32,9 @@ class VeriCache final : public Verifier {
             "go: they are verified on without a reload");
     p("fall_back", fall_back_)
         .doc(
-            "requests whose full caches stay draft no more once the drafts accepted so far say that full KV gives more "
-            "tokens a second (Eq. 11), by the bytes that either reads");
+            "staggered, requests whose full caches stay draft no more once the accepted drafts say that full KV gives "
+            "more tokens a second, by the bytes that either reads (Eq. 11); and nobody does, requests without room "
+            "wait, once full KV alone gives more, by measured times");
     p("path", path_)
         .one_of({"best", "verify_only_cached", "verify_only_stateless", "verify_streaming_cached",
                  "verify_streaming_stateless"})

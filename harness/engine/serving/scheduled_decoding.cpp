@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <span>
+#include <utility>
 
 #include "harness/core/error.h"
 #include "harness/core/failure.h"
@@ -14,7 +17,20 @@ namespace {
 /// Drafted tokens that say what acceptance is.
 constexpr int64_t kEvidence = 64;
 
+/// How many of these caches, first come first, fit into `room`.
+int64_t count_that_fit(double room, std::span<const double> full_bytes) {
+  return std::ranges::count_if(full_bytes, [&](double bytes) { return (room -= bytes) >= 0; });
+}
+
 }  // namespace
+
+ScheduledDecoding::Work& ScheduledDecoding::Work::operator+=(const Work& more) {
+  seconds += more.seconds;
+  bytes += more.bytes;
+  drafts += more.drafts;
+  verifies += more.verifies;
+  return *this;
+}
 
 bool has_schedule(const Method& method) {
   if (method.verifier() == nullptr) return false;
@@ -88,6 +104,7 @@ void ScheduledDecoding::drop(const VerifySession& session) {
   std::erase(coming_, found->first);
   std::erase(verifying_, found->first);
   members_.erase(found);
+  if (members_.empty()) full_kv_alone_ = false;
   share_room();
 }
 
@@ -99,10 +116,11 @@ void ScheduledDecoding::share_room() {
   std::vector<double> full;
   for (const auto* member : claims) full.push_back(static_cast<double>(member->second.full_bytes));
   if (starting_) full.push_back(static_cast<double>(starting_->full_bytes));
-  const auto room = static_cast<double>(settings_.device_bytes - resident_bytes());
-  const int64_t staying = cost_model::full_caches_that_stay(room, full);
+  const double room = room_for_full();
+  const int64_t staying = full_kv_alone_ ? count_that_fit(room, full) : cost_model::full_caches_that_stay(room, full);
   for (int64_t i = 0; i < std::ssize(claims); ++i) {
     auto& [id, member] = *claims[i];
+    schedule_.hold(id, full_kv_alone_ && i >= staying);
     if (i < staying && !member.pinned) {
       member.pinned = true;
       member.session->offloaded()->keep();
@@ -187,14 +205,20 @@ std::vector<VerifySession*> ScheduledDecoding::next(bool others_run) {
   beginning_ = plan.loads;
   for (const int64_t load : beginning_) (void)take_link(load_bytes_.at(load));
   std::vector<VerifySession*> fed;
+  pass_ = {.bytes = static_cast<double>(settings_.weight_bytes), .verifies = std::ssize(plan.verify)};
   for (const int64_t id : plan.draft) {
-    VerifySession* session = members_.at(id).session;
-    if (session->can_draft()) fed.push_back(session);
+    Member& member = members_.at(id);
+    if (!member.session->can_draft()) continue;
+    fed.push_back(member.session);
+    pass_.bytes += drafted_on(member);
+    ++pass_.drafts;
+    ++member.draft_passes;
   }
   for (const int64_t id : plan.verify) {
-    VerifySession* session = members_.at(id).session;
-    session->end_drafting();
-    fed.push_back(session);
+    const Member& member = members_.at(id);
+    member.session->end_drafting();
+    fed.push_back(member.session);
+    pass_.bytes += static_cast<double>(member.full_bytes);
   }
   verifying_ = plan.verify;
   fed_ = !fed.empty();
@@ -207,10 +231,12 @@ void ScheduledDecoding::wait_for_reload() {
     OffloadedCache& cache = *members_.at(id).session->offloaded();
     if (cache.arrived()) continue;
     idle_ = 0;
+    const Clock::time_point begin = Clock::now();
     try {
       cache.wait();
     } catch (const UserError&) {  // its own pass says so
     }
+    waited_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
     return;
   }
   if (++idle_ <= 2 * settings_.windows) return;  // placements that lie ahead come nearer by themselves
@@ -224,6 +250,9 @@ void ScheduledDecoding::wait_for_reload() {
 void ScheduledDecoding::advance(double seconds) {
   if (fed_) {
     iteration_.note(seconds);
+    pass_.seconds = seconds;
+    all_ += pass_;
+    if (pass_.verifies == 0) drafts_alone_ += pass_;
     idle_ = 0;
   }
   std::vector<const VerifySession*> finished;  // also by a failure while they drafted
@@ -239,6 +268,7 @@ void ScheduledDecoding::advance(double seconds) {
 void ScheduledDecoding::settle(int64_t request, Member& member) {
   const VerifyRound& round = member.session->rounds.back();
   if (round.drafted > 0) ++rounds_;
+  draft_passes_ += std::exchange(member.draft_passes, 0);
   drafted_ += round.drafted;
   accepted_ += round.accepted;
   std::erase(coming_, request);
@@ -248,8 +278,31 @@ void ScheduledDecoding::settle(int64_t request, Member& member) {
   const int64_t pinned =
       std::ranges::count_if(members_, [](const auto& each) { return each.second.session->offloaded()->stays(); });
   peak_pinned_ = std::max(peak_pinned_, pinned);
-  if (stays && member.drafts && full_kv_is_better()) stop_drafting(request, member);
+  if (!full_kv_alone_ && full_kv_alone_is_better()) {
+    full_kv_alone_ = true;
+    share_room();
+  }
+  if (stays && member.drafts && (full_kv_alone_ || full_kv_is_better())) stop_drafting(request, member);
   schedule_.limit(request, member.session->most_drafts());
+}
+
+double ScheduledDecoding::drafted_on(const Member& member) {
+  return static_cast<double>(member.session->held_bytes() - member.session->offloaded()->device_bytes());
+}
+
+/// A byte takes at most as long in a pass of full KV as in one that drafts: that has no fewer rows to compute.
+bool ScheduledDecoding::full_kv_alone_is_better() const {
+  if (!settings_.pin || !settings_.fall_back || drafted_ < kEvidence) return false;
+  std::vector<double> full;
+  for (const auto& [id, member] : members_) full.push_back(static_cast<double>(member.full_bytes));
+  const int64_t together = count_that_fit(room_for_full(), full);
+  const Work& alike = drafts_alone_.bytes > 0 ? drafts_alone_ : all_;
+  const double read =
+      std::accumulate(full.begin(), full.begin() + together, static_cast<double>(settings_.weight_bytes));
+  const double per_pass = static_cast<double>(accepted_) / static_cast<double>(draft_passes_);  // that drafts
+  const double tokens = per_pass * static_cast<double>(all_.drafts) + static_cast<double>(all_.verifies);
+  return static_cast<double>(together) / (read * alike.seconds / alike.bytes) >
+         tokens / (all_.seconds + waited_seconds_);
 }
 
 bool ScheduledDecoding::full_kv_is_better() const {
@@ -264,7 +317,7 @@ bool ScheduledDecoding::full_kv_is_better() const {
     const OffloadedCache& cache = *member.session->offloaded();
     ++drafting;
     full += static_cast<double>(cache.offloaded_bytes());
-    compressed += static_cast<double>(member.session->held_bytes() - cache.device_bytes());
+    compressed += drafted_on(member);
   }
   plan.kept = compressed / full;
   return cost_model::residents_should_decode({.weight_bytes = static_cast<double>(settings_.weight_bytes),

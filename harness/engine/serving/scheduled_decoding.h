@@ -36,7 +36,9 @@ struct ScheduledSettings {
 /// Sessions with offloaded caches (SessionOptions::offload_tier), of one verifier. The caller runs the passes: next(),
 /// a forward pass over what it returns, advance(). Full caches never take more of the device than resident ones leave,
 /// whatever the schedule expects: a reload waits for its room, and a start before it. Staggered, full caches that find
-/// room stay after their verification, and leave when others ask for it; those that stop drafting keep theirs.
+/// room stay after their verification, and leave when others ask for it; those that stop drafting keep theirs. Where
+/// full KV on the caches that have room gives more tokens a second than all have got so far, by the times of passes and
+/// waits, everybody stops drafting and the others wait for room, until nobody is left.
 class ScheduledDecoding final : private cost_model::ReloadLink {
  public:
   explicit ScheduledDecoding(const ScheduledSettings& settings);
@@ -85,8 +87,17 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
     int64_t resident_bytes = 0;
     bool pinned = false;  // its full cache stays from its next verification on
     bool drafts = true;
+    int64_t draft_passes = 0;  // since its last verification
     serving::Admission::Place place;
     Clock::time_point arrival = Clock::time_point::max();  // expected, of the reload begun last
+  };
+
+  /// Work of passes.
+  struct Work {
+    double seconds = 0;
+    double bytes = 0;  // of weights and caches that they read
+    int64_t drafts = 0, verifies = 0;
+    Work& operator+=(const Work& more);
   };
 
   /// Bytes that a request's start takes.
@@ -101,8 +112,14 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   void release(int64_t request, Member& member);
   /// Takes in a round that was verified.
   void settle(int64_t request, Member& member);
-  /// Whether the pinned sessions had better stop drafting.
+  /// Whether the pinned sessions had better stop drafting, and the others not.
   [[nodiscard]] bool full_kv_is_better() const;
+  /// Whether all of them had, by the times measured so far.
+  [[nodiscard]] bool full_kv_alone_is_better() const;
+  /// Bytes of what a session drafts on.
+  [[nodiscard]] static double drafted_on(const Member& member);
+  /// Bytes that full caches may take beside resident ones.
+  [[nodiscard]] double room_for_full() const { return static_cast<double>(settings_.device_bytes - resident_bytes()); }
   void stop_drafting(int64_t request, Member& member);
   void begin(int64_t request) override;
   [[nodiscard]] bool arrives_in_time(int64_t request) const override;
@@ -131,7 +148,11 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   std::vector<int64_t> beginning_;         // loads, in the present iteration
   Clock::time_point link_free_;
   IterationEstimate iteration_;
-  int64_t rounds_ = 0, drafted_ = 0, accepted_ = 0;  // of all sessions so far, where something was drafted
+  int64_t rounds_ = 0, draft_passes_ = 0, drafted_ = 0, accepted_ = 0;  // so far, where something was drafted
+  Work pass_;                                                           // the present one
+  Work all_, drafts_alone_;     // passes so far, and those among them that verified nothing
+  double waited_seconds_ = 0;   // for reloads while nobody could go on
+  bool full_kv_alone_ = false;  // nobody is to draft
   int64_t peak_pinned_ = 0;
   int64_t fallen_back_ = 0;
   bool fed_ = false;  // somebody, in the present iteration
