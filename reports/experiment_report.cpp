@@ -101,8 +101,11 @@ std::string introduction(const ExperimentData& data) {
     const CellData* cell = data.find(data.methods().front(), workload, results::CellKind::quality);
     if (cell != nullptr) samples += cell->row.done_samples;
   }
-  return fmt::format("{} settings of KV-cache methods on {}, {} samples over {}, compared sample by sample with {}.",
-                     data.methods().size(), fmt::join(data.models(), ", "), samples, fmt::join(data.workloads(), ", "),
+  const std::string settings =
+      fmt::format("{} settings of KV-cache methods on {}", data.methods().size(), fmt::join(data.models(), ", "));
+  const std::string over = fmt::format("{}", fmt::join(data.workloads(), ", "));
+  if (samples == 0) return fmt::format("{}, timed on {}, beside {}.", settings, over, data.baseline());
+  return fmt::format("{}, {} samples over {}, compared sample by sample with {}.", settings, samples, over,
                      data.baseline());
 }
 

@@ -119,6 +119,16 @@ void explain_rates(const std::string& baseline, size_t rate, size_t tokens, size
   }
 }
 
+/// Removes columns from number `first` on that have no value in any row.
+void drop_empty(Table& table, size_t first) {
+  for (size_t column = table.columns.size(); column-- > first;) {
+    const auto has_value = [&](const TableRow& row) { return row.cells[column].has_value(); };
+    if (std::ranges::any_of(table.rows, has_value)) continue;
+    table.columns.erase(table.columns.begin() + static_cast<ptrdiff_t>(column));
+    for (TableRow& row : table.rows) row.cells.erase(row.cells.begin() + static_cast<ptrdiff_t>(column));
+  }
+}
+
 /// Equal requests in limited device memory.
 Table runtime_table(const ExperimentData& data) {
   Table table = metric_table(
@@ -129,8 +139,8 @@ Table runtime_table(const ExperimentData& data) {
                   "time. Where full caches lie behind the device: "
                   "at what rate their link brings them (measured before the run unless emulated), how much of the time "
                   "it was occupied, how much went by in passes that verify, how often a verification had to wait for "
-                  "its cache, how many full caches found room to stay, and how many requests then drafted no more, "
-                  "since full KV alone reads less for a token."},
+                  "its cache, how many full caches found room to stay, and how many requests drafted no more, since "
+                  "full KV gives more tokens by the bytes that it reads or the time that it takes."},
       {{metrics::kConcurrentRequests, kFixed1},
        {metrics::kThroughputTokensPerS, kFixed1},
        {metrics::kTokensPerPass, kFixed2, "Tokens a pass"},
@@ -143,6 +153,7 @@ Table runtime_table(const ExperimentData& data) {
        {metrics::kFallenBack, kFixed1, "Back to full KV"}},
       timing_rows(data));
   explain_rates(data.baseline(), /*rate=*/2, /*tokens=*/3, /*time=*/4, table);
+  drop_empty(table, /*first=*/5);
   return table;
 }
 
@@ -221,16 +232,6 @@ std::optional<Section> draws_section(const ExperimentData& data) {
       {{kPassAtK, {}, "pass@k"}});
   std::erase_if(table.rows, [](const TableRow& row) { return !row.cells[1].has_value(); });
   return unless_empty({.id = "draws", .title = "Draws", .tables = {std::move(table)}});
-}
-
-/// Removes columns from number `first` on that have no value in any row.
-void drop_empty(Table& table, size_t first) {
-  for (size_t column = table.columns.size(); column-- > first;) {
-    const auto has_value = [&](const TableRow& row) { return row.cells[column].has_value(); };
-    if (std::ranges::any_of(table.rows, has_value)) continue;
-    table.columns.erase(table.columns.begin() + static_cast<ptrdiff_t>(column));
-    for (TableRow& row : table.rows) row.cells.erase(row.cells.begin() + static_cast<ptrdiff_t>(column));
-  }
 }
 
 std::optional<Section> memory_section(const ExperimentData& data) {

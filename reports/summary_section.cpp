@@ -52,6 +52,15 @@ std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 
+/// Clauses about methods, the best first; of too many the first ones and the last.
+std::string first_and_last(std::vector<std::string> clauses) {
+  if (too_many(clauses.size())) {
+    clauses.back() = fmt::format("after {} more, {}", clauses.size() - kNamed - 1, clauses.back());
+    clauses.erase(clauses.begin() + kNamed, clauses.end() - 1);
+  }
+  return fmt::format("{}", fmt::join(clauses, "; "));
+}
+
 /// Evidence of what a method's scores lost or gained over all workloads; null where they are not read alike, or not
 /// paired.
 const Evidence* evidence_of(const ExperimentData& data, const Comparisons& comparisons, const std::string& method) {
@@ -143,12 +152,7 @@ class Summary {
         effects.push_back(fmt::format("{} {}", said(member.method), effect(*member.evidence, look_)));
     }
     if (effects.empty()) return "";
-    if (too_many(effects.size())) {
-      const size_t between = effects.size() - kNamed - 1;
-      effects.back() = fmt::format("after {} more, {}", between, effects.back());
-      effects.erase(effects.begin() + kNamed, effects.end() - 1);
-    }
-    return fmt::format("At {} of full KV's bytes, {}.{}", share_words(share), fmt::join(effects, "; "), apart(members));
+    return fmt::format("At {} of full KV's bytes, {}.{}", share_words(share), first_and_last(effects), apart(members));
   }
 
   /// Which of a class can be told from its best, each tested against it.
@@ -187,7 +191,7 @@ class Summary {
       if (member.evidence != nullptr) text += fmt::format(" and {}", effect(*member.evidence, look_));
       list.push_back(std::move(text));
     }
-    return fmt::format("{}.", fmt::join(list, "; "));
+    return first_and_last(std::move(list)) + ".";
   }
 
   [[nodiscard]] std::optional<double> mean(const std::string& method, const metrics::StoredMetric& metric) const {
@@ -230,7 +234,8 @@ class Summary {
     }
     if (samples == 0) return "";
     std::string text = fmt::format("{} samples of each of {} workloads", samples, data_.workloads().size());
-    if (data_.workloads().size() == 1) text = fmt::format("{} samples of one workload", samples);
+    if (data_.workloads().size() == 1)
+      text = fmt::format("{} {} of one workload", samples, samples == 1 ? "sample" : "samples");
     return largest > 0 && have_one_look(data_)
                ? fmt::format("With {}, a difference below {} on one of them mostly goes unseen.", text,
                              amount(look_.scale * largest, look_))
