@@ -200,6 +200,10 @@ Chart bar_chart(const std::string& id, const std::string& title, const AxisSpec&
   Looks looks;
   json values = json::array();
   bool parts = false, intervals = false;
+  double least = std::numeric_limits<double>::infinity();  // where an interval that reaches zero ends on a log axis
+  for (const BarValue& bar : bars) {
+    if (shown(value, bar.value)) least = std::min(least, bar.value);
+  }
   for (const BarValue& bar : bars) {
     if (!shown(value, bar.value)) continue;
     json row = {{"category", clean_text(marked_label(bar.category, bar.emulated))}, {"value", bar.value}};
@@ -210,7 +214,7 @@ Chart bar_chart(const std::string& id, const std::string& title, const AxisSpec&
     }
     if (bar.interval) {
       intervals = true;
-      row["low"] = bar.interval->low;
+      row["low"] = value.log ? std::max(bar.interval->low, least / 2) : bar.interval->low;
       row["high"] = bar.interval->high;
     }
     values.push_back(row);
@@ -222,7 +226,8 @@ Chart bar_chart(const std::string& id, const std::string& title, const AxisSpec&
   if (grouped) encoding["yOffset"] = {{"field", "part"}, {"type", "nominal"}, {"sort", nullptr}};
   json bar_encoding = encoding;
   if (parts) bar_encoding["color"] = nominal("part", looks.scale(looks.colors));
-  json layers = json::array({{{"mark", {{"type", "bar"}}}, {"encoding", bar_encoding}}});
+  const json mark = value.log ? json{{"type", "point"}, {"filled", true}, {"size", 60}} : json{{"type", "bar"}};
+  json layers = json::array({{{"mark", mark}, {"encoding", bar_encoding}}});
   if (intervals && (!parts || grouped)) {
     json error = encoding;
     error["x"]["field"] = "low";

@@ -68,7 +68,7 @@ struct BarValue {
 
 enum class BarLayout { grouped, stacked };
 
-/// Horizontal bars, so that long labels stay readable.
+/// Horizontal bars, so that long labels stay readable; points on a logarithmic axis, where no length begins at zero.
 [[nodiscard]] Chart bar_chart(const std::string& id, const std::string& title, const AxisSpec& value,
                               const std::vector<BarValue>& bars, BarLayout layout = BarLayout::grouped);
 

@@ -126,8 +126,9 @@ Section ranking_section(const ExperimentData& data, const Chosen& chosen, double
     table.rows.push_back(std::move(row));
   }
   mark_best(table);
-  Chart chart = bar_chart("ranking-kl", "KL from full KV at equal bytes", {.title = "KL a step, nats"}, bars);
-  chart.caption = "Shorter is better; intervals are over samples.";
+  Chart chart =
+      bar_chart("ranking-kl", "KL from full KV at equal bytes", {.title = "KL a step, nats", .log = true}, bars);
+  chart.caption = "To the left is better; intervals are over samples.";
   return {.id = "ranking",
           .title = "Ranking",
           .tables = {std::move(table), by_workload(data, chosen)},
