@@ -107,6 +107,7 @@ void SlotCache::place_in_slots(const EntrySegment& tail) {
     }
   }
   slots_ = std::move(next);
+  if (!options_.elastic) source_ = new_version();  // a copy on a device gets all of it again
 }
 
 std::unique_ptr<LayerIndex> SlotCache::clone(const LedgerPtr& ledger) const {

@@ -20,7 +20,7 @@ using storage::EntryStore;
 
 /// A layer's exact entries beside the low-bit copy.
 struct Fetched final : public LayerIndex, public EntrySource, public KnownChoice {
-  uint64_t source = new_version();    // of C
+  uint64_t source = new_version();    // of C_K, and of what stays of it
   std::unique_ptr<EntryStore> store;  // C, every entry, exact, behind the device
   EntryLists chosen;                  // K, [kv_heads] indices of packed entries, ascending; empty: nothing is fetched
   EntryLists positions;               // theirs
@@ -279,6 +279,7 @@ class SpeCache final : public Method {
       fetched.held.reset();
     } else {
       fetched.exact = std::move(arrived);
+      fetched.source = new_version();  // a copy on a device gets all of it
     }
     fetched.transfer = {};
     fetched.rows = {};
