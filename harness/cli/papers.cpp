@@ -132,12 +132,12 @@ std::string scaled_down(const PaperItem& item) {
   return command;
 }
 
-/// The experiment with every model on a CUDA device.
+/// The experiment with every model on a CUDA device, whose own bus takes the place of an emulated link.
 std::string on_a_gpu(const Read& read) {
   std::string command = fmt::format("kvarena run {}", shown_path(read.item->config));
   for (const ModelEntry& model : read.config->models)
     command += fmt::format(" --set models.{}.device=cuda", model.label);
-  return command;
+  return read.config->engine.host_link == "real" ? command : command + " --set engine.host_link=real";
 }
 
 json item_json(const Read& read) {

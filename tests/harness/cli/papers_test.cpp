@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "harness/core/files.h"
 #include "tests/harness/cli/check.h"
 
 namespace kvarena::testing {
@@ -18,7 +19,7 @@ TEST(Papers, EveryItemIsListedOnceAndCounted) {
   ASSERT_EQ(finished.code, 0) << finished.err;  // every config was read: a name that is not registered stops it
   const json listing = json::parse(finished.out);
   std::set<std::string> names;
-  int64_t covered = 0, runnable = 0, parts = 0, covered_parts = 0;
+  int64_t covered = 0, runnable = 0, parts = 0, covered_parts = 0, links = 0;
   for (const json& item : listing["items"]) {
     EXPECT_TRUE(names.insert(item["item"]).second) << item["item"];
     covered += item["covered"].get<bool>() ? 1 : 0;
@@ -33,12 +34,18 @@ TEST(Papers, EveryItemIsListedOnceAndCounted) {
       EXPECT_TRUE(item["item"] != "evicpress/figure8" ||
                   small == "kvarena run configs/contexts.json --set 'serving.load=[0.5,1,2]'")
           << small << ": its curve is over the load";
-      EXPECT_TRUE(contains(item["commands"]["gpu"], ".device=cuda")) << item["item"];
+      const std::string gpu = item["commands"]["gpu"];
+      EXPECT_TRUE(contains(gpu, ".device=cuda")) << item["item"];
+      const std::string config = item["config"];
+      const bool emulated = contains(read_file(KVARENA_SOURCE_DIR "/" + config), "\"host_link\": \"pcie5_x16\"");
+      EXPECT_EQ(contains(gpu, " --set engine.host_link=real"), emulated) << gpu << ": a device has a bus of its own";
+      links += emulated ? 1 : 0;
     }
     if (item["runnable"].get<bool>()) {
       EXPECT_TRUE(item["covered"].get<bool>()) << item["item"];
     }
   }
+  EXPECT_EQ(links, 7);
   const json& count = listing["count"];
   EXPECT_EQ(count["reproducible"].get<int64_t>(), covered + count["not_yet"].get<int64_t>());
   for (const json& item : listing["items"]) {
