@@ -295,7 +295,7 @@ class GpuHeadlines(Folder):
 import json, sqlite3, sys
 words = sys.argv[1:]
 if words[0] == "papers":
-    lacks = ["a-model"] if words[1].startswith("specontext") else []
+    lacks = {lacks}
     print(json.dumps({{"items": [{{"needs": {{"models": lacks, "data": [], "weights": []}}, "commands":
         {{"gpu": "kvarena run whole.json --set models.m.device=cuda", "two_cores": "kvarena run small.json --set 'a=[b, c]'"}}}}]}}))
     sys.exit()
@@ -311,32 +311,79 @@ for i, (model, workload, method, superseded, metric, clock, value) in enumerate(
 database.commit()
 """
 
-    def headlines(self, paper, cells):
-        program = self.write("kvarena", self.PROGRAM.format(python=sys.executable, folder=self.folder, cells=cells), 0o755)
+    def headlines(self, paper, cells, lacks=()):
+        program = self.write("kvarena", self.PROGRAM.format(python=sys.executable, folder=self.folder, cells=cells,
+                                                            lacks=list(lacks)), 0o755)
         words = [sys.executable, ROOT / "scripts/gpu_headlines.py", "--program", program, "--out", self.folder / "out.json",
                  "--only", paper, "--folder", self.folder / "runs"]
         run = subprocess.run(words, capture_output=True, text=True)
         self.assertEqual(0, run.returncode, run.stderr)
-        return run.stdout, json.loads((self.folder / "out.json").read_text())[0]
+        return run.stdout, json.loads((self.folder / "out.json").read_text())
+
+    def words(self):
+        return [json.loads(line) for line in (self.folder / "words.txt").read_text().splitlines()]
 
     def test_ratios_of_models_stand_beside_the_printed_range(self):
         rate = "throughput_tokens_per_s"
-        out, row = self.headlines("VeriCache", [
+        out, rows = self.headlines("VeriCache", [
             ("a", "w", "Full KV", 0, rate, "measured", 9), ("a", "w", "VeriCache", 0, rate, "measured", 24),
             ("b", "w", "Full KV", 0, rate, "measured", 9), ("b", "w", "VeriCache", 0, rate, "measured", 14),
             ("b", "w", "VeriCache", 1, rate, "measured", 100), ("b", "w", "VeriCache", 0, rate, "modelled", 100),
             ("b", "w", "VeriCache and EAGLE-3", 0, rate, "measured", 100), ("c", "w", "VeriCache", 0, rate, "measured", 1)])
         self.assertIn("1.50 to 2.50 x; printed 1.92 to 2.73 x (figure 11)", out)
-        self.assertFalse(row["scaled"])
-        self.assertEqual(["run", "whole.json", "--set", "models.m.device=cuda", "--set", "engine.host_link=real"],
-                         json.loads((self.folder / "words.txt").read_text())[:6])
+        self.assertFalse(rows[0]["scaled"])
+        self.assertEqual(["run", "whole.json", "--set", "models.m.device=cuda", "--quiet"], self.words()[0][:5])
+
+    def test_every_system_runs_once_on_the_device(self):
+        _, rows = self.headlines("VeriCache", [])
+        words = [" ".join(run) for run in self.words()]
+        self.assertEqual(4, len(words))
+        for run, config in ((words[1], "verification_runtime"), (words[2], "remote_prefix")):
+            self.assertTrue(run.startswith(f"run configs/{config}.json --set models.smollm2-135m.device=cuda"), run)
+        self.assertEqual({"1.92 to 2.73 x", "1.33 to 2.11 x", "~19 tokens", "~23 tokens", "1 to 2 tokens", "~3 tokens", "~10 tokens"},
+                         {row["printed"] for row in rows})
+
+    def test_accepted_tokens_stand_beside_those_of_each_model(self):
+        cells = [("qwen3-32b", "w", "VeriCache, x = 30", 0, "acceptance_length", "none", 16),
+                 ("llama-3.3-70b-instruct", "w", "VeriCache, x = 30", 0, "acceptance_length", "none", 20),
+                 ("qwen3-32b", "w", "Qwen3-1.7B drafts, x = 30", 0, "acceptance_length", "none", 3),
+                 ("qwen3-32b", "w", "VeriCache, x = 5", 0, "acceptance_length", "none", 4)]
+        out, _ = self.headlines("VeriCache", cells)
+        for here in ("x = 30, qwen3-32b *here +17.00 tokens; printed ~19 tokens", "-70b-instruct *here +21.00 tokens; printed ~23 tokens",
+                     "drafts, x = 30, qwen3-32b *here +4.00 tokens; printed ~3 tokens", "EAGLE-3, x = 30 *here +none"):
+            self.assertRegex(out, here)
+
+    def test_lengths_and_bit_widths_stand_beside_their_own_figures(self):
+        rate, cells = "throughput_tokens_per_s", []
+        for length, factors in (("[2048,48]", (28, 22)), ("[7936,48]", (38, 29))):
+            for method, value in zip(("Full KV", "SpeCache, 1 bit, k 64", "SpeCache, 2 bits, k 64"), (9, *factors)):
+                cells.append(("m", length, method, 0, rate, "measured", value))
+        out, _ = self.headlines("SpeCache", cells)
+        for line in ("1 bit.*2048.* 2.90 x, scaled; printed 2.8 x .table 3, 2k", "1 bit.*7936.* 3.90 x, scaled; printed 3.8 x .table 3, 8k",
+                     "2 bits.*2048.* 2.30 x, scaled; printed 2.2 x .table 3, 2k", "2 bits.*7936.* 3.00 x, scaled; printed 2.8 x .table 3, 8k"):
+            self.assertRegex(out, line)
+        self.assertEqual(1, len(self.words()))
+
+    def test_each_model_stands_beside_the_ratio_of_its_own_rates(self):
+        published = json.loads((ROOT / "configs/papers/specontext/table3.json").read_text())["published"][0]
+        at = published["workloads"].index("[2k, 32k]")
+        printed = {(row["model"], row["method"]): row["values"][at] for row in published["rows"]}
+        cells = [(model, "[2k, 32k]", method, 0, published["metric"], "measured", value)
+                 for (model, method), value in printed.items()]
+        out, rows = self.headlines("SpeContext", cells)
+        self.assertEqual(2, len(rows))
+        for model in ("deepseek-r1-distill-llama-8b", "qwen3-8b"):
+            ratio = printed[model, "SpeContext"] / printed[model, "Full KV"]
+            self.assertRegex(out, rf"\[2k, 32k\], {model} .* x; printed {ratio:.2f} x .table 3")
 
     def test_without_the_papers_model_the_small_run_is_called_scaled(self):
-        out, row = self.headlines("SpeContext", [("a", "[2k, 32k]", "Full KV", 0, "throughput_tokens_per_s", "measured", 3),
-                                                 ("a", "[2k, 32k]", "SpeContext", 0, "throughput_tokens_per_s", "measured", 1)])
-        self.assertIn("0.50 x, scaled; printed 2.20 x", out)
-        self.assertEqual(["run", "small.json", "--set", "a=[b, c]", "--set", "models[0].device=cuda"],
-                         json.loads((self.folder / "words.txt").read_text())[:6])
+        out, rows = self.headlines("SpeContext", [("a", "[2k, 32k]", "Full KV", 0, "throughput_tokens_per_s", "measured", 3),
+                                                  ("a", "[2k, 32k]", "SpeContext", 0, "throughput_tokens_per_s", "measured", 1)],
+                                   lacks=["a-model"])
+        self.assertIn("0.50 x, scaled; printed 2.20 x for deepseek-r1-distill-llama-8b, 1.67 x for qwen3-8b", out)
+        self.assertEqual(1, len(rows))
+        self.assertEqual(["run", "small.json", "--set", "a=[b, c]", "--set", "models[0].device=cuda", "--set", "engine.host_link=real"],
+                         self.words()[0][:8])
 
     def test_times_are_divided_the_other_way(self):
         out, _ = self.headlines("SpecCache", [("a", "w", "Full recompute", 0, "time_to_first_token_ms", "measured", 29),
