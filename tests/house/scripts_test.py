@@ -247,7 +247,7 @@ class Gpu(Folder):
             ' "copy_bytes_per_second": [200.0]}, {"name": "decode 4 bit batch 8 32k", "bytes": 100, "flops": 0,'
             ' "seconds": [1.0], "copy_bytes_per_second": [200.0]}]}')
 
-    def gpu(self, test, bench):
+    def gpu(self, test, bench, *options):
         """Programs that say what is told: the kernels' test, and the device's, which has none; `bench` is what the kernels'
         benchmark writes, if anything, beside that of whole steps, which measures nothing."""
         self.write("bin/kernels_cuda_test", f"#!/bin/sh\necho '{test}'\n", 0o755)
@@ -258,7 +258,7 @@ class Gpu(Folder):
         self.write("bin/revision.txt", "abc+\n")
         self.write("path/python3", f"#!/bin/sh\ncase $1 in *gpu_peer.py) exit 1;; esac\nexec {sys.executable} \"$@\"\n", 0o755)
         self.write("path/nvidia-smi", "#!/bin/sh\necho 'NVIDIA H200, 143771, 580.1'\n", 0o755)
-        words = [ROOT / "scripts/gpu", "--no-build", "--programs", self.folder / "bin", "--out", self.folder / "out.json"]
+        words = [ROOT / "scripts/gpu", "--no-build", "--programs", self.folder / "bin", "--out", self.folder / "out.json", *options]
         return subprocess.run(words, capture_output=True, text=True,
                               env={**os.environ, "PATH": f"{self.folder}/path:{os.environ['PATH']}"})
 
@@ -276,6 +276,13 @@ class Gpu(Folder):
         run = self.gpu("[  PASSED  ] 37 tests.\n[  FAILED  ] 1 test, listed below:", self.ROWS)
         self.assertEqual(1, run.returncode)
         self.assertEqual(1, json.loads((self.folder / "out.json").read_text())["tests"]["failed"])
+
+    def test_passes_of_methods_are_tested_where_their_program_is(self):
+        self.write("bin/device_methods_cuda_test", "#!/bin/sh\necho '[  PASSED  ] 4 tests.'\n", 0o755)
+        for options, passed in (((), 42), (("--no-systems",), 38)):
+            run = self.gpu("[  PASSED  ] 38 tests.", self.ROWS, *options)
+            self.assertEqual(0, run.returncode, run.stderr)
+            self.assertEqual(passed, json.loads((self.folder / "out.json").read_text())["tests"]["passed"])
 
     def test_without_a_device_nothing_is_written(self):
         run = self.gpu("[  PASSED  ] 0 tests.\n[  SKIPPED ] 38 tests, listed below:", "")

@@ -14,7 +14,7 @@
 #include "harness/engine/session/forwarding_hooks.h"
 #include "harness/engine/session/selection_meter.h"
 #include "harness/storage/hierarchy.h"
-#include "tests/support/cuda/emulated_cuda.h"
+#include "tests/support/cuda/emulator.h"
 #include "tests/support/decoding.h"
 #include "tests/support/offloaded_model.h"
 
@@ -99,6 +99,7 @@ void DeviceSlotsTest::decode_watched(const json& spec, int64_t tokens,
 }
 
 TEST_F(DeviceSlotsTest, TheDeviceWaitsForNoChoiceThatIsKnownBefore) {
+  if (!emulated_cuda::here()) GTEST_SKIP() << emulated_cuda::kOnlyHere;
   const std::vector<std::pair<json, long>> inside = {
       {specontext(), 0},
       {specontext({{"level", "batch"}}), 0},
@@ -128,6 +129,7 @@ class DeepDeviceSlotsTest : public DeviceSlotsTest {
 /// Streams do nothing until somebody waits for them: nobody does, but for the first layer's rows, which the host looks
 /// at.
 TEST_F(DeepDeviceSlotsTest, AWarmPassTakesNoMemoryAndWaitsForNothing) {
+  if (!emulated_cuda::here()) GTEST_SKIP() << emulated_cuda::kOnlyHere;
   emulated_cuda::set_lazy(true);
   for (const json& spec : {specontext(), specontext({{"dense_layers", 1}}), specontext({{"offload", "all"}}),
                            json{{"name", "specache"}, {"k", 8}, {"copy", kLowBits}}}) {
@@ -173,6 +175,7 @@ class Unfinished final : public ForwardingHooks, public KnownChoice {
 
 /// Streams do nothing until somebody waits for them: a layer is shown when it has been computed, and no later.
 TEST_F(DeviceSlotsTest, TheNextTokensEntriesComeWhileLaterLayersAreComputed) {
+  if (!emulated_cuda::here()) GTEST_SKIP() << emulated_cuda::kOnlyHere;
   const storage::Link& link = prompt_.model->tiers->load(Tier::host);
   const auto method = make_method({{"name", "specache"}, {"k", 8}, {"copy", kLowBits}}, "test");
   const auto session = start_session(offloaded_.model(), prompt_, *method, {.stop = {.max_new_tokens = 6}});

@@ -1,4 +1,4 @@
-// Models whose layers are divided among several (emulated) devices: their bits are those of one device.
+// Models whose layers are divided among several devices, three where they are emulated: their bits are those of one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "harness/device/open_device.h"
 #include "harness/storage/device_tiers.h"
 #include "harness/storage/hierarchy.h"
-#include "tests/support/cuda/emulated_cuda.h"
+#include "tests/support/cuda/emulator.h"
 #include "tests/support/decoding.h"
 #include "tests/support/device_model.h"
 #include "tests/support/golden_model.h"
@@ -25,7 +25,21 @@ using Devices = std::vector<int64_t>;
 
 class DeviceSplit : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_EQ(kernels::cuda_devices(), 3) << "set KVARENA_EMULATED_DEVICES"; }
+  void SetUp() override {
+    if (emulated_cuda::here()) {
+      ASSERT_EQ(kernels::cuda_devices(), 3) << "set KVARENA_EMULATED_DEVICES";
+    } else if (kernels::cuda_devices() < 2) {
+      GTEST_SKIP() << "there is one device";
+    }
+  }
+};
+/// Three devices with memory as the tests say, and a count of copies.
+class EmulatedSplit : public DeviceSplit {
+ protected:
+  void SetUp() override {
+    if (!emulated_cuda::here()) GTEST_SKIP() << emulated_cuda::kOnlyHere;
+    DeviceSplit::SetUp();
+  }
 };
 class DeviceSplitOf : public DeviceSplit, public ::testing::WithParamInterface<const char*> {};
 
@@ -38,13 +52,14 @@ ModelConfig six_layers() {
 
 testing::RandomCheckpoint weights_of(const ModelConfig& config) { return {testing::llama_tensors(config), 1}; }
 
-/// Divisions of so many layers among two devices, and among three where there are as many, even and uneven, in several
-/// orders of devices.
+/// Divisions of so many layers among two devices, and among three where there are as many of both, even and uneven, in
+/// several orders of devices.
 std::vector<Devices> divisions(int64_t layers) {
+  const int64_t last = std::min<int64_t>(kernels::cuda_devices(), 3) - 1;
   std::vector<Devices> all(layers > 2 ? 2 : 1);
   for (int64_t layer = 0; layer < layers; ++layer) {
-    all[0].push_back(layer < layers / 2 ? 2 : 0);
-    if (layers > 2) all[1].push_back(layer == 0 ? 1 : layer < layers - 1 ? 0 : 2);
+    all[0].push_back(layer < layers / 2 ? last : 0);
+    if (layers > 2) all[1].push_back(layer == 0 ? 1 : layer < layers - 1 ? 0 : last);
   }
   return all;
 }
@@ -162,7 +177,7 @@ TEST_F(DeviceSplit, MethodsAndVerificationDecodeWhatTheyDecodeOverOneDevice) {
   }
 }
 
-TEST_F(DeviceSplit, RowsGoFromDeviceToDeviceOnceAPass) {
+TEST_F(EmulatedSplit, RowsGoFromDeviceToDeviceOnceAPass) {
   const ModelConfig config = six_layers();
   for (const int64_t count : {1, 2, 3}) {
     Devices devices;
@@ -179,7 +194,7 @@ TEST_F(DeviceSplit, RowsGoFromDeviceToDeviceOnceAPass) {
   }
 }
 
-TEST_F(DeviceSplit, WeightsAndEntriesAreWithTheirLayers) {
+TEST_F(EmulatedSplit, WeightsAndEntriesAreWithTheirLayers) {
   const ModelConfig config = testing::tiny_config();
   const auto free_on = [](int64_t device) {
     const kernels::CudaDeviceScope there(device);
@@ -209,7 +224,7 @@ class Filled {
   kernels::CudaBuffer memory_;
 };
 
-class OpenDevice : public DeviceSplit {
+class OpenDevice : public EmulatedSplit {
  protected:
   /// Opens the model and computes a prompt; returns what is said on standard error, or the refusal.
   std::string open(const Devices& devices) {

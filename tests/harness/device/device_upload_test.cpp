@@ -14,7 +14,7 @@
 #include "harness/engine/session/forwarding_hooks.h"
 #include "harness/engine/stored/stored_cache.h"
 #include "harness/method/registry.h"
-#include "tests/support/cuda/emulated_cuda.h"
+#include "tests/support/cuda/emulator.h"
 #include "tests/support/offloaded_model.h"
 
 namespace kvarena::device {
@@ -82,7 +82,7 @@ TEST(DeviceUpload, ItGoesOnInTheMiddleOfAPassAndTheNextPassWaitsForItsLogitsAlon
   (void)fed(alone.model(), b, tokens);
   const auto nothing = [](int64_t) {};
   Beside idle(nothing), uploads([&](int64_t layer) { offloaded.model().upload(restored[layer].cache, 7); });
-  const auto waited = [](const auto& pass) {
+  const auto waited = [](const auto& pass) {  // 0 on a real device
     const emulated_cuda::Waits before = emulated_cuda::waits();
     pass();
     return (emulated_cuda::waits() - before).streams;
@@ -125,6 +125,7 @@ TEST(DeviceUpload, WhatAPassUsesStaysAndWhatNobodyUsesMakesRoom) {
 
 /// Freeing waits for all streams, also for one on which another thread's cache is asked for.
 TEST(DeviceUpload, NobodyWaitsForACopyThatIsBeingFreed) {
+  if (!emulated_cuda::here()) GTEST_SKIP() << emulated_cuda::kOnlyHere;
   Restored restored(1, json());
   const int64_t one = one_copy(Offloaded());
   Offloaded offloaded(one + one / 2);
@@ -147,6 +148,7 @@ TEST(DeviceUpload, NobodyWaitsForACopyThatIsBeingFreed) {
 }
 
 TEST(DeviceUpload, ADeviceThatIsFullRefusesTheUploadAlone) {
+  if (!emulated_cuda::here()) GTEST_SKIP() << emulated_cuda::kOnlyHere;
   Restored restored(1, json());
   Offloaded offloaded, alone;
   KvCache a = offloaded.model().make_cache(), b = alone.model().make_cache();
@@ -212,7 +214,7 @@ TEST(DeviceUpload, ManyGoUpBesidePassesWithinTheMemoryThatCachesMayTake) {
   const int64_t devices =
       std::ssize(DeviceCache(offloaded.device().model().shapes(), Placement::device, 1).bytes_by_device());
   const int64_t aside = limit / 6;  // what is packed goes up in pieces
-  emulated_cuda::set_memory(emulated_cuda::taken_bytes() + devices * (limit + aside));
+  if (emulated_cuda::here()) emulated_cuda::set_memory(emulated_cuda::taken_bytes() + devices * (limit + aside));
   constexpr int kRounds = 4;
   Handover handover;
   std::future<void> uploading = std::async(std::launch::async, [&] {
@@ -245,7 +247,7 @@ TEST(DeviceUpload, ManyGoUpBesidePassesWithinTheMemoryThatCachesMayTake) {
     ++step;
   }
   uploading.get();
-  emulated_cuda::set_memory(std::numeric_limits<long>::max());
+  if (emulated_cuda::here()) emulated_cuda::set_memory(std::numeric_limits<long>::max());
 }
 
 TEST(DeviceUpload, ChunksGoUpWhileOthersComputeAndThePromptsBitsStay) {

@@ -25,6 +25,8 @@
 #include <source_location>
 #include <type_traits>
 
+#include "tests/support/cuda/emulator.h"
+
 // NOLINTBEGIN: the names are CUDA's
 #define KVARENA_EMULATED_CUDA
 #define __global__
@@ -57,7 +59,6 @@ struct alignas(16) uint4 {
 inline uint3 threadIdx, blockIdx;
 inline dim3 blockDim, gridDim;
 
-struct CUstream_st;
 struct CUevent_st;
 
 namespace emulated_cuda {
@@ -79,30 +80,11 @@ void sync_block(const std::source_location& where);
 
 /// Runs `kernel` for every thread of the grid.
 void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel);
-/// Gives `work` to the stream, or records it where a graph is being made of that.
-void start(CUstream_st* stream, std::function<void()> work);
-/// Starts a kernel in the same way: throws std::logic_error where the stream is not of the calling thread's device.
+/// Starts a kernel as start() does: throws std::logic_error where the stream is not of the calling thread's device.
 /// While it runs, no other device's memory can be touched.
 void start_kernel(CUstream_st* stream, std::function<void()> kernel);
-/// Copies from one device to another so far.
-[[nodiscard]] long copies_between_devices();
-/// Calls of a thread that make it wait: for a stream, for an event that was not reached, or, as memory is given and
-/// taken back, for a device.
-struct Waits {
-  long streams = 0, events = 0, allocations = 0, releases = 0, pinned_allocations = 0, pinned_releases = 0;
-  bool operator==(const Waits&) const = default;
-  Waits operator-(const Waits& earlier) const;
-};
-/// The calling thread's so far.
-[[nodiscard]] Waits waits();
-/// Bytes of devices' memory that are taken now, all devices together.
-[[nodiscard]] long taken_bytes();
-/// From now on no memory is given beyond so many bytes, all devices together.
-void set_memory(long bytes);
 /// Sets the seed of the order in which threads and blocks run from now on.
 void set_seed(uint64_t seed);
-/// Streams do nothing until somebody waits for them, from now on or no longer.
-void set_lazy(bool on);
 
 template <class T>
 [[nodiscard]] Words words_of(T x) {

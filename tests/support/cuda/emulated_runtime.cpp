@@ -159,16 +159,9 @@ void emulated_cuda::start_kernel(CUstream_st* stream, std::function<void()> kern
   });
 }
 
+bool emulated_cuda::here() { return true; }
 long emulated_cuda::copies_between_devices() { return between_devices; }
 Waits emulated_cuda::waits() { return waited; }
-Waits Waits::operator-(const Waits& earlier) const {
-  return {.streams = streams - earlier.streams,
-          .events = events - earlier.events,
-          .allocations = allocations - earlier.allocations,
-          .releases = releases - earlier.releases,
-          .pinned_allocations = pinned_allocations - earlier.pinned_allocations,
-          .pinned_releases = pinned_releases - earlier.pinned_releases};
-}
 
 long emulated_cuda::taken_bytes() {
   const Lock lock(the_runtime);
