@@ -31,7 +31,8 @@ using stored::ContextLibrary;
 
 constexpr double kMilliseconds = 1e3;
 
-/// Rate of a tier in memory. One that is not emulated takes no time beside the restoring, which profiles measure.
+/// Rate of a tier in memory. One that is not emulated counts as taking no time: policies leave its copy out, beside the
+/// restoring, which profiles measure.
 double rate_for_policies(double bytes_per_s) {
   return bytes_per_s == 0 ? std::numeric_limits<double>::infinity() : bytes_per_s;
 }

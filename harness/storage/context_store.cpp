@@ -31,6 +31,38 @@ class Released {
   std::mutex* lock_;
 };
 
+/// Begins what brings a reading's bytes; gives what waits until it has.
+using Begin = std::function<std::function<void()>(std::function<void()> bring)>;
+
+/// Bytes of an object that are read, and checked, before they are taken.
+std::function<bool(const Reading::Take&)> checked(std::shared_ptr<const StoredObject> object, int64_t bytes,
+                                                  const Begin& begin) {
+  const auto whole = std::make_shared<bool>(false);
+  const auto arrive =
+      begin([object, whole, bytes] { *whole = std::ssize(object->bytes()) == bytes && object->whole(); });
+  return [object, whole, arrive](const Reading::Take& take) {
+    arrive();
+    if (*whole) take(object->bytes());
+    return *whole;
+  };
+}
+
+/// Bytes of a block in memory that `ledger` counts, from when their transfer begins until they were taken.
+std::function<bool(const Reading::Take&)> copied(const std::shared_ptr<const Block>& block, const LedgerPtr& ledger,
+                                                 const Begin& begin) {
+  const auto copy = std::make_shared<Buffer>();
+  const auto arrive = begin([copy, block, ledger] {
+    *copy = Buffer(ledger, Tier::device, block->bytes());
+    block->read(0, {copy->data(), static_cast<size_t>(copy->bytes())});
+  });
+  return [copy, arrive](const Reading::Take& take) {
+    arrive();
+    const Buffer bytes = std::move(*copy);
+    take({bytes.data(), static_cast<size_t>(bytes.bytes())});
+    return true;
+  };
+}
+
 }  // namespace
 
 ContextStore::ContextStore(std::vector<StoreTier> tiers, HierarchyPtr hierarchy, const std::filesystem::path& folder,
@@ -165,47 +197,32 @@ bool ContextStore::move(const Move& move, bool over_link) {
   return true;
 }
 
-/// Nothing when a file is gone. Bytes of several contexts come beside each other where their links differ.
+/// Nothing when a file is gone. Bytes of several contexts come beside each other where their links differ. Ready
+/// contexts, bytes on the device and those that their request has read lie where they are taken: nothing moves.
 std::optional<Reading> ContextStore::open(const Held& held, bool over_link) {
   Reading reading{.form = held.form, .tier = held.tier, .ready = held.ready, .bytes = {}};
+  const Begin begin = [&](std::function<void()> bring) -> std::function<void()> {
+    if (!over_link) return bring;
+    const auto way = std::make_shared<Transfer>(link_from(held.tier).carry(held.form.bytes, 1, std::move(bring)));
+    return [way] { way->wait(); };
+  };
   if (held.ready) {
     reading.bytes = [ready = held.ready](const Reading::Take& take) {
       take(ready->stored());
       return true;
     };
-    return reading;
-  }
-  const auto carried = [&](std::function<void()> look) {
-    return std::make_shared<Transfer>(over_link ? link_from(held.tier).carry(held.form.bytes, 1, std::move(look))
-                                                : Transfer());
-  };
-  if (reading.tier == Tier::disk) {
+  } else if (held.tier == Tier::disk) {
     std::shared_ptr<const StoredObject> object = folder_->open(held.key);
     if (object == nullptr) return std::nullopt;
-    const auto whole = std::make_shared<bool>(false);
-    const auto look = [object, whole, bytes = held.form.bytes] {
-      *whole = std::ssize(object->bytes()) == bytes && object->whole();
-    };
-    reading.bytes = [object, whole, look, over_link, way = carried(look)](const Reading::Take& take) {
-      way->wait();
-      if (!over_link) look();
-      if (*whole) take(object->bytes());
-      return *whole;
-    };
-    return reading;
-  }
-  // Whoever takes the bytes reads them: their own time is theirs.
-  reading.bytes = [block = held.block, way = carried([] {})](const Reading::Take& take) {
-    way->wait();
-    if (!block->memory().empty()) {
+    reading.bytes = checked(std::move(object), held.form.bytes, begin);
+  } else if ((!over_link || held.tier == Tier::device) && !held.block->memory().empty()) {
+    reading.bytes = [block = held.block](const Reading::Take& take) {
       take(block->memory());
-    } else {
-      std::vector<std::byte> copy(static_cast<size_t>(block->bytes()));
-      block->read(0, copy);
-      take(copy);
-    }
-    return true;
-  };
+      return true;
+    };
+  } else {
+    reading.bytes = copied(held.block, ledger_, begin);
+  }
   return reading;
 }
 
@@ -229,6 +246,7 @@ std::vector<std::byte> ContextStore::make(const Move& move, const Form& form, bo
   if (move.from) {
     const bool here = move.from->form == 0, carried = !here || (over_link && !held.ready);
     const int64_t whole = books_.find(move.id)->forms.front().bytes;
+    // The maker reads an original of its own: the link is busy for the first form's time, and copies nothing.
     if (carried) way = link_from(here ? held.tier : tiers_.back().tier).carry(whole, 1, [] {});
   }
   const Released released(callers_);

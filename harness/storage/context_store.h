@@ -42,8 +42,8 @@ struct Reading {
   Form form;
   Tier tier = Tier::host;                     // tier from which they come
   std::shared_ptr<const ReadyContext> ready;  // of a tier of ready caches: nothing has to come
-  /// Waits for the bytes, then gives them to `take` where they lie; false, without that, when they are damaged. Any
-  /// thread may call it, once. Throws what the tier or `take` throws.
+  /// Waits for the bytes, then gives them to `take`: where they lie, or where their link has copied them; false,
+  /// without that, when they are damaged. Any thread may call it, once. Throws what the tier or `take` throws.
   std::function<bool(const Take& take)> bytes;
 };
 

@@ -139,6 +139,73 @@ TEST_F(Store, ReadingsComeBesideEachOtherWhereTheirLinksDiffer) {
   EXPECT_LT(seconds, 0.95);
 }
 
+/// Memory that notes on which threads its blocks are read.
+class ReadBy final : public Storage {
+ public:
+  ReadBy(Tier tier, std::vector<std::thread::id>& readers)
+      : Storage(tier, kUnlimited), memory_(tier, kUnlimited), readers_(&readers) {}
+
+ protected:
+  [[nodiscard]] std::shared_ptr<Block> make_block(const LedgerPtr& ledger, int64_t bytes) override {
+    return std::make_shared<Noting>(memory_.allocate(ledger, bytes), *readers_);
+  }
+
+ private:
+  struct Noting final : Block {
+    Noting(std::shared_ptr<Block> noted, std::vector<std::thread::id>& by) : block(std::move(noted)), readers(&by) {}
+    [[nodiscard]] int64_t bytes() const override { return block->bytes(); }
+    [[nodiscard]] std::span<const std::byte> memory() const override { return block->memory(); }
+    void write(int64_t at, std::span<const std::byte> from) override { block->write(at, from); }
+    void read(int64_t at, std::span<std::byte> to) const override {
+      readers->push_back(std::this_thread::get_id());
+      block->read(at, to);
+    }
+    std::shared_ptr<Block> block;
+    std::vector<std::thread::id>* readers;
+  };
+  MemoryStorage memory_;
+  std::vector<std::thread::id>* readers_;
+};
+
+TEST_F(Store, TheLinkCopiesTheBytesWhoeverTakesThem) {
+  std::vector<std::thread::id> readers;
+  std::vector<storage::TierSettings> list = settings();
+  list.push_back({.tier = Tier::device});
+  for (storage::TierSettings& one : list) {
+    one.memory = [&readers, tier = one.tier](int64_t) { return std::make_unique<ReadBy>(tier, readers); };
+  }
+  for (const double rate : {0.0, 9000.0}) {  // the one takes what copying takes, the other 0.1 s
+    readers.clear();
+    list[0].link = list[1].link = {.name = "one", .bytes_per_s = rate};
+    hierarchy_ = std::make_shared<const storage::Hierarchy>(list);
+    const std::vector<StoreTier> tiers = {
+        {.tier = Tier::device, .books = {.name = "device", .capacity = 900, .bandwidth = 1e9}},
+        {.tier = Tier::host, .books = {.name = "host", .capacity = 900, .bandwidth = 1e8}},
+        {.tier = Tier::remote, .books = {.name = "remote", .bandwidth = 1e7}}};
+    ContextStore store(tiers, hierarchy_, "", recency_, makes);
+    for (int i = 0; i < 2; ++i) store.put(fmt::format("{}", i), forms(900), i);
+    const int64_t held = MemoryLedger::process().current(Tier::device);
+    const Reading reading = *store.ask("0");
+    ASSERT_EQ(reading.tier, Tier::host);
+    const Link& link = hierarchy_->load(Tier::host);
+    while (link.totals().transfers == 0) std::this_thread::yield();
+    EXPECT_EQ(link.totals().bytes, 900);
+    ASSERT_EQ(readers.size(), 1U) << "nobody has taken them";
+    EXPECT_NE(readers[0], std::this_thread::get_id());
+    EXPECT_EQ(MemoryLedger::process().current(Tier::device), held + 900) << "what came is counted";
+    std::vector<std::byte> bytes;
+    EXPECT_TRUE(reading.bytes([&](auto given) { bytes.assign(given.begin(), given.end()); }));
+    EXPECT_EQ(bytes, made("0", forms(900)[0]));
+    EXPECT_EQ(readers.size(), 1U) << "not copied again";
+    EXPECT_EQ(MemoryLedger::process().current(Tier::device), held) << "and is gone";
+
+    EXPECT_EQ(store.ask("1")->tier, Tier::device);
+    EXPECT_EQ(store.get("1")->bytes, made("1", forms(900)[0]));
+    EXPECT_EQ(hierarchy_->load(Tier::device).totals().transfers, 0) << "it lies there";
+    EXPECT_EQ(readers.size(), 1U);
+  }
+}
+
 TEST_F(Store, AReadingGivesTheBytesItWasAskedForWhereverTheyGoMeanwhile) {
   const auto store = open(recency_, 1000, 1000);
   for (int i = 0; i < 3; ++i) store->put(fmt::format("{}", i), forms(900), i);
