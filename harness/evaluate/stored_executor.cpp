@@ -99,7 +99,7 @@ std::future<BroughtPrompt> StoredExecutor::begin(size_t request) {
     const stored::ContextLibrary::Bring bring = locked([&] { return library_->ask(context); });
     coming_[request] = bring.bytes;
     auto brought = std::make_shared<stored::BroughtCache>(bring());
-    coming_[request] = brought->cache ? brought->cache->cache.bytes() : 0;
+    coming_[request] = brought->cache ? brought->cache->cache.ledger->peak(Tier::device) : 0;
     const auto take = [this, &context, brought] { return library_->came(context, std::move(*brought)); };
     auto loaded = std::make_shared<std::optional<stored::LoadedCache>>();
     if (brought->cache) *loaded = locked(take);

@@ -79,7 +79,7 @@ class StoredExecutor final : public serving::Executor {
   std::optional<double> threshold_;
   stored::DriftWatch drift_;
   std::vector<Begun> begun_;                              // by request
-  std::vector<std::atomic<int64_t>> coming_;              // by request, bytes until its prompt goes on
+  std::vector<std::atomic<int64_t>> coming_;              // by request, bytes at most until its prompt goes on
   std::deque<size_t> loaded_;                             // contexts used in the pass under way
   std::vector<std::vector<const Request*>> recent_;       // by context, the newest last
   int64_t uses_;                                          // clock of the store: contexts that came, then their uses

@@ -1,5 +1,6 @@
 #include "harness/evaluate/stored_start.h"
 
+#include <atomic>
 #include <chrono>
 
 #include "harness/core/error.h"
@@ -17,6 +18,7 @@ struct StoredStart {
   std::shared_ptr<storage::Block> block;
   storage::HierarchyPtr tiers;
   Tier tier = Tier::host;
+  std::shared_ptr<std::atomic<int64_t>> taken;  // bytes of its own, at most, until the prompt goes on
 
   /// Asks the link for it; it becomes a cache, which goes on to the model's device, as soon as it is there.
   [[nodiscard]] std::future<BroughtPrompt> load(Transformer& model, std::shared_ptr<const ModelFacts> facts,
@@ -26,13 +28,16 @@ struct StoredStart {
     const std::shared_ptr<std::byte[]> bytes(new std::byte[size]);
     const auto coming = std::make_shared<storage::Transfer>(
         tiers->load(tier).read(block, {{.at = 0, .memory = bytes.get(), .bytes = block->bytes()}}));
-    return std::async(std::launch::async, [&model, facts = std::move(facts), method, start, size, bytes, coming] {
-      coming->wait();
-      const auto cache = std::make_shared<KvCache>(restore_cache(model, *facts, method, {bytes.get(), size}));
-      model.upload(*cache, 0);
-      const std::chrono::duration<double> took = Clock::now() - start;
-      return BroughtPrompt{.cache = [cache] { return std::move(*cache); }, .seconds = took.count()};
-    });
+    return std::async(
+        std::launch::async, [&model, facts = std::move(facts), method, start, size, bytes, coming, taken = taken] {
+          coming->wait();
+          const auto cache = std::make_shared<KvCache>(restore_cache(model, *facts, method, {bytes.get(), size}));
+          count_beside(*cache, static_cast<int64_t>(size));
+          *taken = cache->ledger->peak(Tier::device);
+          model.upload(*cache, 0);
+          const std::chrono::duration<double> took = Clock::now() - start;
+          return BroughtPrompt{.cache = [cache] { return std::move(*cache); }, .seconds = took.count()};
+        });
   }
 };
 
@@ -66,11 +71,12 @@ void store_start(Transformer& model, const Request& request, ServedRequest& serv
   const StoredStart start{
       .block = tiers->storage(copy.tier).allocate(std::make_shared<MemoryLedger>(), std::ssize(bytes)),
       .tiers = tiers,
-      .tier = copy.tier};
+      .tier = copy.tier,
+      .taken = std::make_shared<std::atomic<int64_t>>(std::ssize(bytes))};
   start.block->write(0, bytes);
   served.begun = std::ssize(request.prompt) - 1;
   served.begin_bytes = std::ssize(bytes);
-  served.coming_bytes = [size = served.begin_bytes] { return size; };
+  served.coming_bytes = [taken = start.taken] { return taken->load(); };
   served.begin = [start, &model, facts = known.model, method] { return start.load(model, facts, method); };
   if (verifier == nullptr) return;
   const auto full = std::make_shared<ParkedCache>(park(std::move(known.cache), tiers, copy.tier));

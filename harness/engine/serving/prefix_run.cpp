@@ -63,12 +63,15 @@ class Incoming {
   /// Waits for the rest, and makes the full cache of it and of the compressed one.
   [[nodiscard]] KvCache complete(const KvCache& compressed) {
     transfer_.wait();
-    return completed_cache(compressed, bytes_);
+    KvCache full = completed_cache(compressed, bytes_);
+    count_beside(full, size_);
+    return full;
   }
 
  private:
   void restore() {
     cache_ = restore_cache(*model_, *facts_, method_, bytes_);
+    count_beside(*cache_, size_);
     bytes_ = {};
     model_->upload(*cache_, 0);
   }
@@ -274,9 +277,10 @@ class Server {
     return true;
   }
 
-  [[nodiscard]] static KvCache taken(std::optional<Incoming>& came) {
+  [[nodiscard]] KvCache taken(std::optional<Incoming>& came) {
     KvCache cache = came->take();
     came.reset();
+    note_peak(cache.ledger->peak(Tier::device));
     return cache;
   }
 
@@ -301,9 +305,11 @@ class Server {
       one.deadline.reset();
     }
     if (one.rest && one.rest->arrived()) {
-      one.session()->take_full(one.rest->complete(one.session()->drafted_on()));
-      one.session()->stop_drafting();
+      KvCache whole = one.rest->complete(one.session()->drafted_on());
       one.rest.reset();
+      note_peak(whole.ledger->peak(Tier::device));
+      one.session()->take_full(std::move(whole));
+      one.session()->stop_drafting();
       one.due.clear();
       one.full.reset();
       one.local.reset();
@@ -336,6 +342,9 @@ class Server {
     return bytes;
   }
 
+  /// `beside`: bytes of a cache that has just come, at most, until it is its session's.
+  void note_peak(int64_t beside = 0) { run_.peak_bytes = std::max(run_.peak_bytes, held_bytes() + beside); }
+
   /// Feeds whoever can be fed; false when nobody can.
   bool pass() {
     std::vector<Served*> fed;
@@ -349,7 +358,7 @@ class Server {
     if (fed.empty()) return false;
     run_pass(*model_, members);
     for (Served* one : fed) guard(*one, [&] { after_pass(*one); });
-    run_.peak_bytes = std::max(run_.peak_bytes, held_bytes());
+    note_peak();
     return true;
   }
 

@@ -182,8 +182,10 @@ std::string ServingEngine::refusal(const ServedRequest& request) const {
 serving::RequestNeeds ServingEngine::needs(int64_t request) const {
   const ServedRequest& served = of(request);
   const auto n = static_cast<int64_t>(served.prompt.size());  // the question is read when the session starts
+  const int64_t start = bytes_to_start(*model_, *served.method, prompt_tokens(served), served.options.most_tokens());
+  const int64_t coming = served.coming_bytes ? 2 * full_bytes(n) : 0;  // bytes, and the cache that is made of them
   return {.prompt_tokens = n - served.begun,
-          .bytes = bytes_to_start(*model_, *served.method, prompt_tokens(served), served.options.most_tokens()),
+          .bytes = std::max(start, coming),
           .refusal = refusal(served),
           .patience_s = served.patience_s};
 }

@@ -33,7 +33,7 @@ struct ServedRequest {
   /// is read from its first token.
   std::function<std::future<BroughtPrompt>()> begin;
   int64_t begun = 0;
-  /// Bytes that it takes until the prompt goes on with it; empty: none that count.
+  /// Bytes that it takes until the prompt goes on with it, those that it is made of too; empty: none that count.
   std::function<int64_t()> coming_bytes;
   /// Bytes that it brings over the link of full caches: where others' verifiers have a schedule, it begins when that
   /// gives it the link. 0: it comes another way.

@@ -177,6 +177,7 @@ BroughtCache ContextLibrary::bring(const Context& context, std::vector<ObjectRea
   }
   const auto arrived = Clock::now();
   if (chunks) cache.emplace(chunks->finish(std::ssize(context.tokens)));
+  if (!ready) count_beside(*cache, total);
   model_->upload(*cache, 0);
   if (!ready) restore += seconds_since(arrived);
   for (auto& [tier, share] : tiers) share /= static_cast<double>(total);

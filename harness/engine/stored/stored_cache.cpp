@@ -221,4 +221,9 @@ KvCache restore_cache(const Transformer& model, const ModelFacts& facts, const M
   return cache;
 }
 
+void count_beside(const KvCache& cache, int64_t bytes) {
+  cache.ledger->add_own(Tier::device, bytes);
+  cache.ledger->add_own(Tier::device, -bytes);
+}
+
 }  // namespace kvarena

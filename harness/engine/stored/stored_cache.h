@@ -37,5 +37,7 @@ namespace kvarena {
 /// shape.
 [[nodiscard]] KvCache restore_cache(const Transformer& model, const ModelFacts& facts, const Method* method,
                                     std::span<const std::byte> bytes);
+/// Notes that so many bytes lay beside a cache while it was made of them: the peak of its ledger has both.
+void count_beside(const KvCache& cache, int64_t bytes);
 
 }  // namespace kvarena

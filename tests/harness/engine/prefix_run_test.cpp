@@ -203,6 +203,27 @@ TEST_F(RemotePrefixes, LinksCarryWhatIsStored) {
   EXPECT_EQ(again.remote.bytes, compressed);
 }
 
+TEST_F(RemotePrefixes, BytesCountBesideTheCacheThatIsMadeOfThem) {
+  store({{"name", "snapkv"}, {"keep", 0.9}});
+  struct Expected {
+    PrefixRequest request;
+    const storage::Block& stored;
+    const Method* method;
+  };
+  const Expected expected[] = {{{.path = Path::remote}, *stored_.full, nullptr},
+                               {{.use = PrefixUse::compressed}, *stored_.compressed, drafter_.get()}};
+  for (const Expected& each : expected) {
+    const int64_t bytes = each.stored.bytes();
+    const int64_t both = bytes + restore_cache(model_, *facts_, each.method, each.stored.memory()).bytes();
+    EXPECT_GT(both, 3 * bytes / 2);
+    const PrefixRun one = run({each.request}, linked());
+    ASSERT_EQ(one.answers.front().failure, "");
+    EXPECT_GE(one.peak_bytes, both);
+    EXPECT_LT(one.peak_bytes, both + bytes / 2);
+    EXPECT_GE(one.answers.front().session->peak_bytes, both);
+  }
+}
+
 TEST_F(RemotePrefixes, ALoadThatFailsEndsItsRequestAlone) {
   store({{"name", "snapkv"}, {"keep", 0.3}});
   const auto lost = [](int64_t transfer) {

@@ -194,6 +194,28 @@ TEST_F(ServingEvaluation, StoredPromptsComeOverTheLinkOfReloadsAndAreAnsweredAsF
   }
 }
 
+TEST_F(ServingEvaluation, BytesOfAStoredPromptCountBesideTheCacheThatIsMadeOfThem) {
+  facts_ = model_facts(model_, {}, std::make_shared<storage::Hierarchy>(storage::usual_tiers()));
+  const Request request = requests(1).front();
+  const auto full = make_method({{"name", "full"}}, "test");
+  const auto stored = [&] {
+    ServedRequest served{.prompt = request.prompt, .method = full.get(), .options = session_options(request)};
+    store_start(model_, request, served);
+    return served;
+  };
+  const ServedRequest one = stored();
+  EXPECT_EQ(one.coming_bytes(), one.begin_bytes);
+  const KvCache cache = one.begin().get().cache();
+  EXPECT_GE(one.coming_bytes(), one.begin_bytes + cache.bytes());
+
+  ServingEngine engine(model_, {stored()}, facts_);
+  const serving::ServingRun run = serve(serving::Load::at_times({0}), engine, {.pass_tokens = 100});
+  ASSERT_EQ(run.requests[0].outcome, serving::Outcome::answered) << run.requests[0].reason;
+  EXPECT_GE(engine.answer(0)->peak_bytes, one.begin_bytes + cache.bytes());
+  EXPECT_LE(engine.answer(0)->peak_bytes, engine.needs(0).bytes) << "they were reserved";
+  EXPECT_EQ(run.overrun_bytes, 0);
+}
+
 TEST_F(ServingEvaluation, ALoadThatFailsEndsItsRequestAlone) {
   const auto fail_first = [](int64_t transfer) {
     if (transfer == 0) throw UserError("the cable is out");

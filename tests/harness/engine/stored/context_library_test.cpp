@@ -211,6 +211,8 @@ TEST_F(Library, WhatComesForARequestCountsAmongItsBytes) {
   }
   coming = 0;
   EXPECT_GE(engine.bytes_now(0), full_bytes_) << "its prompt's own";
+  const KvCache cache = library->load("0").cache;
+  EXPECT_GE(cache.ledger->peak(Tier::device), full_bytes_ + cache.bytes()) << "and what it was made of";
 }
 
 TEST_F(Library, OriginalsComeBackFromTheDiskWithWhatWasObserved) {
