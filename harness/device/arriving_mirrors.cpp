@@ -17,7 +17,9 @@ bool DeviceMirror::expect(const KvCache& cache) {
   try {
     std::optional<DeviceCache> made = all_->take_spare(*this, room);
     if (!made) {
-      if (!all_->reserve(*this, DeviceCache::rounded(room), /*beside=*/false, DeviceMirrors::When::ahead)) return false;
+      if (!all_->reserve(*this, all_->shapes_, DeviceCache::rounded(room), /*beside=*/false,
+                         DeviceMirrors::When::ahead))
+        return false;
       made.emplace(all_->shapes_, Placement::device, room);
     }
     made->prompt_length = cache.prompt_length;

@@ -96,10 +96,10 @@ std::unique_ptr<CacheMirror> DeviceMirror::for_clone(const KvCache& from, KvCach
   return mirror;
 }
 
-void DeviceMirror::count(const KvCache& host) {
+void DeviceMirror::count(const KvCache& host, int64_t coming) {
   if (ledger_ != host.ledger) count(0);
   ledger_ = host.ledger;
-  count(cache_ ? std::max<int64_t>(0, cache_->bytes() - host.bytes()) : 0);
+  count(cache_ ? std::max<int64_t>(0, cache_->bytes() - host.bytes() - coming) : 0);
 }
 
 void DeviceMirror::count(int64_t bytes) {
@@ -246,6 +246,10 @@ void DeviceMirror::record(KvCache& host, size_t layer) {
   }
   copy.tokens = cache_->length();
   tail.changes().mark(tail.version(), tail.shape().kv_heads, tail.entries(0));
+}
+
+void DeviceMirrors::appending(KvCache& host, int64_t bytes) {
+  static_cast<DeviceMirror&>(*host.mirror).count(host, bytes);
 }
 
 void DeviceMirrors::appended(KvCache& host, int64_t layer) {

@@ -96,9 +96,9 @@ class DeviceMirror final : public CacheMirror, public LayerReceiver {
     std::vector<std::vector<int32_t>> positions;  // [kv_heads] of what the copy's runs hold, where heads hold their own
   };
   std::shared_ptr<DeviceMirrors> all_;
-  /// Has the ledger of the copy's cache count what the copy takes beyond the cache's own bytes, so that both together
-  /// are what is taken of the device: the larger of the two.
-  void count(const KvCache& host);
+  /// Has the ledger of the copy's cache count what the copy takes beyond the cache's own bytes and those that are
+  /// `coming`, so that both together are what is taken of the device: the larger of the two.
+  void count(const KvCache& host, int64_t coming = 0);
   void count(int64_t bytes);
   // Under the lock of all mirrors:
   /// Gives the copy up, which is to be freed.
@@ -134,11 +134,16 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
 
   /// The device's copies of the caches, up to date in the first `visited` layers and with room for the tokens to come.
   [[nodiscard]] HeldCopies of(std::span<const GrowingCache> caches, int64_t visited);
+  /// Room for a prompt of so many tokens that is read layer by layer into an empty cache: a layer on each device, which
+  /// the device's layers take turns with. No pass can use it: the cache's mirror has to be reset before one.
+  [[nodiscard]] HeldCopies of_layers(KvCache& host, int64_t tokens);
   /// Brings a cache's copy up to date ahead of a pass over `tokens` more, on any thread and beside passes over others.
   /// Does nothing where no copy can hold it or there is no room beside the copies that others hold: the pass brings it.
   void upload(KvCache& host, int64_t tokens);
   /// Whether a copy expects its cache and has room for so many more tokens.
   [[nodiscard]] bool expects(const KvCache& host, int64_t tokens) const;
+  /// The host is about to get `bytes` of entries that the copy has room for, which count once.
+  static void appending(KvCache& host, int64_t bytes);
   /// The device appended to a layer of the copy what the host has got too, and nothing else was done to it yet.
   static void appended(KvCache& host, int64_t layer);
 
@@ -182,6 +187,12 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
     now,    // a pass waits for it: room that uploads ahead hold is waited for, and a device that is too small refuses
     ahead,  // it may fail
   };
+  /// In the end the mirror's copy takes what it takes.
+  struct Settling {
+    ~Settling();
+    DeviceMirrors* all;
+    DeviceMirror* mirror;
+  };
 
   /// The cache's mirror, now the most recently used one; `held` is its copy, if it has one.
   DeviceMirror& mirror_of(KvCache& host, Copy& held);
@@ -192,9 +203,9 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
   /// Makes a copy anew, with room for so many tokens at least; false where there was no room ahead.
   bool renew(DeviceMirror& mirror, const GrowingCache& grown, int64_t visited, When when, Copy& held);
   void put(DeviceMirror& mirror, DeviceCache made, Copy& held);
-  /// Reserves a copy's room for so many tokens, in place of what it takes or beside that. Others' copies go until there
-  /// is enough; none does ahead where that would be in vain. Whether there is.
-  bool reserve(DeviceMirror& mirror, int64_t tokens, bool beside, When when);
+  /// Reserves room for so many tokens of a copy's layers, in place of what it takes or beside that. Others' copies go
+  /// until there is enough; none does ahead where that would be in vain. Whether there is.
+  bool reserve(DeviceMirror& mirror, std::span<const PlacedLayer> layers, int64_t tokens, bool beside, When when);
   /// Under the lock, which others may take meanwhile: frees a copy that nobody holds. It counts until it is gone.
   void free(Copy gone, std::unique_lock<std::mutex>& lock);
   /// Under the lock: whether all fits once `mirror` takes so much, or would if all copies went that may.

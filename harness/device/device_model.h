@@ -80,8 +80,9 @@ class DeviceModel {
   /// host behind it. `layers`: the pass leaves behind so many (0: all), straight to the final norm and the head; the
   /// tokens then have no entries in the layers behind, and have to be taken back before a pass visits those.
   DeviceLogits forward(std::span<const DevicePass> batch, Download bring = Download::nothing, int64_t layers = 0);
-  /// The rows of a prompt of so many tokens, whose entries go to `cache`, a full one on the device, which outlives
-  /// them; no pass may run meanwhile. Where rows leave between layers what the cache holds behind them is undefined.
+  /// The rows of a prompt of so many tokens, whose entries go to `cache`, which outlives them; no pass may run
+  /// meanwhile. It is a full cache on the device or, where rows may leave between layers, has one layer on each device,
+  /// which holds in turn those of the device and nothing of use behind them.
   [[nodiscard]] std::unique_ptr<RowStream> rows_of(DeviceCache& cache, int64_t tokens);
   /// Rows of a layer that the last pass downloaded, in the batch's order from `first` on. Waits for them, not for the
   /// layers behind: these are computed meanwhile, but where the step was recorded.

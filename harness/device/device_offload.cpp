@@ -84,8 +84,8 @@ std::span<const float> DeviceOffload::forward(std::span<const SequencePass> batc
   });
 }
 
-std::unique_ptr<RowStream> DeviceOffload::rows_of(KvCache& cache, int64_t tokens) {
-  return std::make_unique<OffloadedRows>(model_, *mirrors_, cache, tokens, tokens_);
+std::unique_ptr<RowStream> DeviceOffload::rows_of(KvCache& cache, int64_t tokens, bool by_layer) {
+  return std::make_unique<OffloadedRows>(model_, *mirrors_, cache, tokens, by_layer, tokens_);
 }
 
 void DeviceOffload::upload(KvCache& cache, int64_t tokens) {

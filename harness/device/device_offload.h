@@ -27,7 +27,7 @@ class DeviceOffload final : public Offload {
   explicit DeviceOffload(DeviceModel model, int64_t cache_bytes = 0);
 
   std::span<const float> forward(std::span<const SequencePass> batch) override;
-  [[nodiscard]] std::unique_ptr<RowStream> rows_of(KvCache& cache, int64_t tokens) override;
+  [[nodiscard]] std::unique_ptr<RowStream> rows_of(KvCache& cache, int64_t tokens, bool by_layer) override;
   void upload(KvCache& cache, int64_t tokens) override;
   /// Its caches have room for 32k tokens, or for its window where that is shorter.
   [[nodiscard]] std::unique_ptr<Offload> beside(const ModelConfig& config, const Checkpoint& checkpoint,

@@ -135,6 +135,12 @@ class DeviceModel::Impl::Rows final : public RowStream {
     return next.device;
   }
 
+  /// Entries of a layer where the rows are.
+  [[nodiscard]] kernels::Cells cells(int64_t layer, int64_t head, CellKind kind) const {
+    if (std::ssize(cache_.layers_) == m_->config.layers) return cache_.cells(layer, head, kind);
+    const auto device = std::ranges::find(cache_.layers_, m_->device, &PlacedLayer::device);
+    return cache_.cells(device - cache_.layers_.begin(), head, kind);
+  }
   [[nodiscard]] kernels::CudaStream stream() const { return m_->compute.stream(); }
   [[nodiscard]] int64_t hidden() const { return m_->config.hidden_size; }
   [[nodiscard]] int64_t half() const { return m_->config.rotary_dim() / 2; }
@@ -160,7 +166,7 @@ class DeviceModel::Impl::Rows final : public RowStream {
     for (int64_t h = 0; h < m_->shape().kv_heads; ++h) {
       for (const CellKind kind : {CellKind::keys, CellKind::values}) {
         const float* rows = kind == CellKind::keys ? from.keys : from.values;
-        stores.push_back({.to = cache_.cells(block.layer, h, kind),
+        stores.push_back({.to = cells(block.layer, h, kind),
                           .count = m_->rows,
                           .rows = rows + h * m_->shape().head_dim,
                           .row_stride = from.kv_stride,
@@ -181,8 +187,8 @@ class DeviceModel::Impl::Rows final : public RowStream {
     for (const int32_t place : block.places) seen.push_back(place + 1);
     std::vector<kernels::HeadRun> runs;
     for (int64_t h = 0; h < m_->shape().kv_heads; ++h) {
-      runs.push_back({.keys = cache_.cells(block.layer, h, CellKind::keys).data,
-                      .values = cache_.cells(block.layer, h, CellKind::values).data,
+      runs.push_back({.keys = cells(block.layer, h, CellKind::keys).data,
+                      .values = cells(block.layer, h, CellKind::values).data,
                       .entries = seen.back()});
     }
     kernels::AttendProblem problem = m_->problem_of(0, m_->rows, from, all);

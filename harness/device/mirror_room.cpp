@@ -70,10 +70,11 @@ void DeviceMirrors::free(Copy gone, std::unique_lock<std::mutex>& lock) {
   settled_.notify_all();
 }
 
-bool DeviceMirrors::reserve(DeviceMirror& mirror, int64_t tokens, bool beside, When when) {
+bool DeviceMirrors::reserve(DeviceMirror& mirror, std::span<const PlacedLayer> layers, int64_t tokens, bool beside,
+                            When when) {
   std::unique_lock lock(mutex_);
   DeviceBytes wanted;
-  for (const PlacedLayer& layer : shapes_) wanted[layer.device] += layer.entry_bytes() * tokens;
+  for (const PlacedLayer& layer : layers) wanted[layer.device] += layer.entry_bytes() * tokens;
   for (auto& [device, bytes] : wanted) {
     const int64_t held = mirror.taken_[device];
     bytes = beside ? held + bytes : std::max(held, bytes);
@@ -119,7 +120,7 @@ void DeviceMirrors::copy_origin(DeviceMirror& mirror, int64_t capacity, Copy& he
     (void)(*at)->taken();
     from.copies_.front() = (*at)->cache_;
   }
-  if (!reserve(mirror, DeviceCache::rounded(capacity), /*beside=*/false, When::ahead)) return;
+  if (!reserve(mirror, shapes_, DeviceCache::rounded(capacity), /*beside=*/false, When::ahead)) return;
   put(mirror, from.front()->copy(origin->length, capacity), held);
   ++copies_;
 }
@@ -138,7 +139,7 @@ bool DeviceMirrors::renew(DeviceMirror& mirror, const GrowingCache& grown, int64
     held.reset();
     if (mirror.cache_) former.cache.emplace(std::move(*std::exchange(mirror.cache_, nullptr)));
   }
-  if (!reserve(mirror, DeviceCache::rounded(expected), /*beside=*/false, when)) return false;
+  if (!reserve(mirror, shapes_, DeviceCache::rounded(expected), /*beside=*/false, when)) return false;
   uploads_ += any_goes_up(host, former.alike) ? 1 : 0;
   put(mirror, DeviceCache(shapes_, host, expected - host.length, std::move(former), visited), held);
   mirror.layers_.resize(host.layers.size());
@@ -146,16 +147,12 @@ bool DeviceMirrors::renew(DeviceMirror& mirror, const GrowingCache& grown, int64
   return true;
 }
 
+DeviceMirrors::Settling::~Settling() {
+  const std::scoped_lock lock(all->mutex_);
+  mirror->taken_ = mirror->cache_ ? mirror->cache_->bytes_by_device() : DeviceBytes{};
+}
+
 bool DeviceMirrors::bring(DeviceMirror& mirror, const GrowingCache& grown, int64_t visited, When when, Copy& held) {
-  /// In the end the copy takes what it takes.
-  struct Settling {
-    ~Settling() {
-      const std::scoped_lock lock(all->mutex_);
-      mirror->taken_ = mirror->cache_ ? mirror->cache_->bytes_by_device() : DeviceBytes{};
-    }
-    DeviceMirrors* all;
-    DeviceMirror* mirror;
-  };
   const Settling settling{.all = this, .mirror = &mirror};
   KvCache& host = *grown.host;
   const int64_t needed = host.length + grown.tokens;
@@ -166,7 +163,8 @@ bool DeviceMirrors::bring(DeviceMirror& mirror, const GrowingCache& grown, int64
     there = renew(mirror, grown, visited, when, held);
   } else {
     const int64_t capacity = mirror.cache_->capacity_for(needed);
-    there = capacity == mirror.cache_->capacity() || reserve(mirror, capacity, /*beside=*/true, when);  // it moves
+    there =
+        capacity == mirror.cache_->capacity() || reserve(mirror, shapes_, capacity, /*beside=*/true, when);  // it moves
     if (there) mirror.take_new(host, visited);
   }
   mirror.count(host);
@@ -180,6 +178,21 @@ HeldCopies DeviceMirrors::of(std::span<const GrowingCache> grown, int64_t visite
   for (size_t i = 0; i < grown.size(); ++i) {
     if (!grown[i].arriving) bring(*mirrors[i], grown[i], visited, When::now, held.copies_[i]);
   }
+  return held;
+}
+
+HeldCopies DeviceMirrors::of_layers(KvCache& host, int64_t tokens) {
+  host.mirror.reset();
+  HeldCopies held(shared_from_this(), 1);
+  DeviceMirror& mirror = mirror_of(host, held.copies_.front());
+  const Settling settling{.all = this, .mirror = &mirror};
+  std::vector<PlacedLayer> layers;
+  for (const PlacedLayer& layer : shapes_) {
+    if (layers.empty() || layers.back().device != layer.device) layers.push_back(layer);
+  }
+  reserve(mirror, layers, DeviceCache::rounded(tokens), /*beside=*/false, When::now);
+  put(mirror, DeviceCache(std::move(layers), Placement::device, tokens), held.copies_.front());
+  mirror.count(host);
   return held;
 }
 

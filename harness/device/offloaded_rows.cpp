@@ -16,13 +16,14 @@ auto guarded(const Work& work) {
 
 }  // namespace
 
-OffloadedRows::OffloadedRows(DeviceModel& model, DeviceMirrors& mirrors, KvCache& host, int64_t tokens,
+OffloadedRows::OffloadedRows(DeviceModel& model, DeviceMirrors& mirrors, KvCache& host, int64_t tokens, bool by_layer,
                              int64_t& computed)
-    : model_(&model), host_(&host), computed_(&computed), held_(guarded([&] {
+    : model_(&model), host_(&host), by_layer_(by_layer), computed_(&computed), held_(guarded([&] {
+        if (by_layer) return mirrors.of_layers(host, tokens);
         const GrowingCache grown[] = {{.host = &host, .tokens = tokens - host.length}};
         return mirrors.of(grown, model.config().layers);
       })) {
-  rows_ = guarded([&] { return model.rows_of(*held_.front(), tokens); });
+  rows_ = on_device([&] { return model.rows_of(*held_.front(), tokens); }, [&] { host.mirror.reset(); });
 }
 
 OffloadedRows::~OffloadedRows() {
@@ -46,7 +47,13 @@ void OffloadedRows::pass(const RowBlock& block, const Store& store, const Watch&
       watch(rows, lse);
     };
   }
-  guarded([&] { rows_->pass(block, store, scaled); });
+  const Store once = [&](const QkvRows& rows) {
+    const LayerCache& layer = host_->layers[block.layer];
+    const auto fresh = std::ranges::lower_bound(block.places, layer.tail().entries(0));
+    DeviceMirrors::appending(*host_, (block.places.end() - fresh) * layer.shape().entry_bytes());
+    store(rows);
+  };
+  guarded([&] { rows_->pass(block, once, scaled); });
 }
 
 void OffloadedRows::keep(std::span<const int32_t> rows) {
@@ -55,9 +62,7 @@ void OffloadedRows::keep(std::span<const int32_t> rows) {
 
 std::span<const float> OffloadedRows::finish() {
   const std::span<const float> logits = guarded([&] { return rows_->finish(); });
-  alike_ = std::ranges::all_of(host_->layers, [&](const LayerCache& layer) {
-    return DeviceCache::entries_in_runs(layer).front() == host_->length;
-  });
+  alike_ = !by_layer_;
   for (int64_t layer = 0; alike_ && layer < std::ssize(host_->layers); ++layer) DeviceMirrors::appended(*host_, layer);
   return logits;
 }

@@ -11,11 +11,12 @@
 namespace kvarena::device {
 
 /// The rows of a DeviceModel over the device's copy of a cache. Once they have finished, copy and cache are alike; a
-/// copy that was given up half way, or whose layers lack entries of rows that left, is forgotten.
+/// copy that was given up half way, or that holds a layer at a time, is forgotten.
 class OffloadedRows final : public RowStream {
  public:
-  /// All of them outlive it; `computed` grows by the rows that are loaded.
-  OffloadedRows(DeviceModel& model, DeviceMirrors& mirrors, KvCache& host, int64_t tokens, int64_t& computed);
+  /// Arguments as those of Offload::rows_of(). All of them outlive it; `computed` grows by the rows that are loaded.
+  OffloadedRows(DeviceModel& model, DeviceMirrors& mirrors, KvCache& host, int64_t tokens, bool by_layer,
+                int64_t& computed);
   ~OffloadedRows() override;
   OffloadedRows(const OffloadedRows&) = delete;
   OffloadedRows& operator=(const OffloadedRows&) = delete;
@@ -29,6 +30,7 @@ class OffloadedRows final : public RowStream {
  private:
   DeviceModel* model_;
   KvCache* host_;
+  bool by_layer_;
   int64_t* computed_;
   HeldCopies held_;
   std::unique_ptr<RowStream> rows_;

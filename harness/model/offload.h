@@ -23,8 +23,9 @@ class Offload {
   /// use.
   virtual std::span<const float> forward(std::span<const SequencePass> batch) = 0;
   /// The rows of a prompt of so many tokens, whose entries `cache` takes: dense, an entry at each position before its
-  /// length. No pass may run meanwhile. Throws UserError, as the rows do, when the device refuses.
-  [[nodiscard]] virtual std::unique_ptr<RowStream> rows_of(KvCache& cache, int64_t tokens) = 0;
+  /// length. `by_layer`, of an empty cache: the device keeps no layer once all rows have passed it, and so holds one at
+  /// a time. No pass may run meanwhile. Throws UserError, as the rows do, when the device refuses.
+  [[nodiscard]] virtual std::unique_ptr<RowStream> rows_of(KvCache& cache, int64_t tokens, bool by_layer) = 0;
   /// Brings the device's copy of a cache up to date, with room for so many more tokens: on any thread, beside passes
   /// over other caches, whose copies stay where they are. Does nothing where there is no room beside these. Throws
   /// UserError when the device refuses.

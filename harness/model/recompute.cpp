@@ -101,7 +101,9 @@ Recomputed Transformer::recompute(const Recomputation& what) {
   check(what, m.config);
   KvCache& cache = *what.cache;
   cache.prompt_length = std::ssize(what.tokens);
-  const std::unique_ptr<RowStream> stream = m.device ? m.device->rows_of(cache, cache.prompt_length) : m.rows_of(cache);
+  const bool by_layer = what.pruner != nullptr;  // rows or entries leave, so no copy would be like the cache
+  const std::unique_ptr<RowStream> stream =
+      m.device ? m.device->rows_of(cache, cache.prompt_length, by_layer) : m.rows_of(cache);
   std::vector<int32_t> rows(what.positions.begin(), what.positions.end()), tokens;
   for (const int32_t position : rows) tokens.push_back(what.tokens[static_cast<size_t>(position)]);
   stream->load(tokens, rows);
@@ -121,7 +123,8 @@ Recomputed Transformer::recompute(const Recomputation& what) {
 
 std::span<const float> Transformer::Impl::rows_on_device(const SequencePass& pass) {
   KvCache& cache = *pass.cache;
-  const std::unique_ptr<RowStream> stream = device->rows_of(cache, std::max(cache.prompt_length, length_after(pass)));
+  const int64_t tokens = std::max(cache.prompt_length, length_after(pass));
+  const std::unique_ptr<RowStream> stream = device->rows_of(cache, tokens, /*by_layer=*/false);
   stream->load(pass.tokens, pass.positions);
   for (int64_t layer = 0; layer < config.layers; ++layer)
     pass_layer(*stream, layer, pass.positions, cache.layers[layer], nullptr);

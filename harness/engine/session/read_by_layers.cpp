@@ -81,7 +81,6 @@ Prefill read_for(Transformer& model, std::span<const int32_t> tokens, const Meth
   const Recomputed read =
       model.recompute({.tokens = prompt.tokens, .positions = all, .cache = &prompt.cache, .pruner = &layers});
   prompt.logits.assign(read.logits.begin(), read.logits.end());
-  prompt.cache.mirror.reset();  // of what the layers were
   prompt.observe_seconds = layers.observing_seconds();
   PromptState state{
       .cache = std::move(prompt.cache), .logits = prompt.logits, .reuse = {}, .seconds = layers.compressing_seconds()};

@@ -5,6 +5,9 @@
 #include <ranges>
 
 #include "harness/cache/sliding_window.h"
+#include "harness/engine/model_facts.h"
+#include "harness/engine/session/compressed_cache.h"
+#include "harness/engine/session/read_by_layers.h"
 #include "tests/support/decoding.h"
 #include "tests/support/differences.h"
 #include "tests/support/offloaded_model.h"
@@ -155,6 +158,31 @@ TEST(DeviceMirrors, WhatACopyTakesBeyondItsCacheIsItsRequests) {
   moved.mirror.reset();
   EXPECT_EQ(moved.ledger->current(Tier::device), moved.bytes());
   EXPECT_GE(moved.ledger->peak(Tier::device), copied);
+}
+
+/// Each further device holds one layer more.
+TEST(DeviceMirrors, APromptThatIsReadByLayersCountsOneLayerBesideTheResult) {
+  constexpr int64_t kTokens = 256;  // what copies are rounded up to, too
+  const std::vector<int32_t> tokens = tiny_prompt(kTokens);
+  Transformer host = testing::tiny_model(1, kF32);
+  Offloaded offloaded;
+  const int64_t layer = kTokens * host.layer_shape(0).entry_bytes(),
+                devices = std::min<int64_t>(3, kernels::cuda_devices());
+  const json copy{{"name", "kivi"}, {"bits", 1}, {"group_size", 32}, {"residual_length", 64}};
+  for (const json& spec :
+       {json{{"name", "specache"}, {"k", 16}, {"copy", copy}}, json{{"name", "knorm"}, {"keep", 0.25}}}) {
+    SCOPED_TRACE(spec.dump());
+    const auto method = make_method(spec, "test");
+    const auto peak = [&](const Prefill& prompt) {
+      return prompt.compressed->by_method.at(method.get()).state.cache.ledger->peak(Tier::device);
+    };
+    const Prefill own = read_for(offloaded.model(), tokens, *method, /*sessions=*/1, model_facts(offloaded.model()));
+    const int64_t least = peak(read_for(host, tokens, *method, /*sessions=*/1, model_facts(host)));
+    EXPECT_GE(peak(own), least);
+    EXPECT_LE(peak(own), least + (devices - 1) * layer);
+    const Prefill whole = prefill(offloaded.model(), tokens, method->needs(), kPrefillChunk, own.model);
+    EXPECT_EQ(decode(offloaded.model(), own, *method, 4).logits, decode(offloaded.model(), whole, *method, 4).logits);
+  }
 }
 
 TEST(DeviceMirrors, ALayerThatLeavesIsDroppedWhereItLies) {

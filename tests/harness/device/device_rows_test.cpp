@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "harness/core/error.h"
+#include "tests/support/cuda/emulator.h"
 #include "tests/support/differences.h"
 #include "tests/support/offloaded_model.h"
 
@@ -134,6 +135,63 @@ TEST(DeviceRows, WhereRowsWerePrunedTheCacheComesToTheDeviceOnceMore) {
   }
   EXPECT_LT(testing::relative_error(answers[0], answers[1]), 1e-4);
   EXPECT_EQ(offloaded.device().mirrors().uploads(), 1);
+}
+
+/// Keeps every row, and notes the most bytes that the devices hold.
+class Watching final : public RowFilter, public RowPruner {
+ public:
+  [[nodiscard]] bool judges(int64_t layer) const override { return layer == 2; }
+  void see(int64_t /*layer*/, std::span<const int32_t> /*positions*/, const float* /*keys*/, const float* /*values*/,
+           int64_t /*stride*/, const LayerCache& /*cache*/) override {
+    look();
+  }
+  void attended(int64_t /*layer*/, std::span<const int32_t> /*positions*/, const LayerCache& /*cache*/,
+                const LayerQueries& /*queries*/, const float* /*lse*/) override {
+    look();
+  }
+  [[nodiscard]] std::vector<int32_t> keep(int64_t /*layer*/, std::span<const int32_t> positions) override {
+    return {positions.begin(), positions.end()};
+  }
+  int64_t most = 0;
+
+ private:
+  void look() { most = std::max<int64_t>(most, emulated_cuda::taken_bytes()); }
+};
+
+/// Layers that no pass attends to again take turns with a device's room for one.
+TEST(DeviceRows, APromptThatLeavesItsLayersBehindTakesOneLayerOfADevice) {
+  if (!emulated_cuda::here()) GTEST_SKIP() << emulated_cuda::kOnlyHere;
+  constexpr int64_t kCache = 768, kLayer = 512;  // tokens that there is room for: with an answer, and without
+  const int64_t entry = Offloaded().device().model().shapes().front().entry_bytes();
+  const int64_t devices = std::min<int64_t>(3, kernels::cuda_devices());
+  Offloaded offloaded((3 / devices * kCache + kLayer) * entry);
+  Transformer& model = offloaded.model();
+  const std::vector<int32_t> tokens = tiny_prompt(300);
+  const auto read = [&](bool by_layer) {
+    const int64_t before = emulated_cuda::taken_bytes();
+    Watching rows;
+    KvCache cache = model.make_cache();
+    const Recomputed computed = model.recompute({.tokens = tokens,
+                                                 .positions = from(0, 300),
+                                                 .cache = &cache,
+                                                 .filter = by_layer ? nullptr : &rows,
+                                                 .pruner = by_layer ? &rows : nullptr});
+    EXPECT_EQ(cache.mirror == nullptr, by_layer);
+    return std::pair{rows.most - before, std::vector(computed.logits.begin(), computed.logits.end())};
+  };
+  for (const bool by_layer : {false, true}) (void)read(by_layer);  // passes get their memory
+  const auto [whole, want] = read(false);
+  const auto [layer, got] = read(true);
+  EXPECT_EQ(got, want);
+  EXPECT_EQ(whole - layer, (3 * kCache - devices * kLayer) * entry);
+
+  const DeviceMirrors& mirrors = offloaded.device().mirrors();
+  KvCache other = model.make_cache();
+  (void)fed(model, other, tokens);
+  (void)read(true);
+  EXPECT_EQ(mirrors.evictions(), 0);
+  (void)read(false);
+  EXPECT_EQ(mirrors.evictions(), 1);
 }
 
 class Failing final : public RowFilter {

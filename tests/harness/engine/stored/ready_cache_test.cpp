@@ -50,7 +50,9 @@ TEST_F(Ready, ADeviceWithoutRoomForItRefusesNobody) {
   /// A device that is full.
   struct Full final : Offload {
     std::span<const float> forward(std::span<const SequencePass> /*batch*/) override { throw UserError("full"); }
-    std::unique_ptr<RowStream> rows_of(KvCache& /*cache*/, int64_t /*tokens*/) override { throw UserError("full"); }
+    std::unique_ptr<RowStream> rows_of(KvCache& /*cache*/, int64_t /*tokens*/, bool /*by_layer*/) override {
+      throw UserError("full");
+    }
     void upload(KvCache& /*cache*/, int64_t /*tokens*/) override {
       ++asked;
       throw UserError("full");
