@@ -43,7 +43,8 @@ class Studies(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name).resolve()
-        study = {"asks": "What is it?", "config": "c.json", "run": ["--set", "a=[1, 2]"], "grows": 4, "report": ["--bytes", "0.3"]}
+        study = {"asks": "What is it?", "config": "c.json", "run": ["--set", "a=[1, 2]"], "grows": 4, "report": ["--bytes", "0.3"],
+                 "notes": ["The head is another."]}
         for name, text in (("scripts/build", "#!/bin/sh\n"), ("results/one/study.json", json.dumps(study)), ("score.txt", "0.5"),
                            ("build/release/bin/kvarena", PROGRAM.format(python=sys.executable, root=str(self.root)))):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +69,7 @@ class Studies(unittest.TestCase):
         self.assertEqual([["c.json", "--set", "a=[1, 2]", "--limit", "1"], ["c.json", "--set", "a=[1, 2]", "--limit", "2"],
                           ["c.json", "--set", "a=[1, 2]", "--quiet"]], [words[1:6] if "--limit" in words else words[1:5] for words in self.ran()])
         for told in ("# What is it?", "`kvarena run c.json --set 'a=[1, 2]'`", "- samples a workload: 3", "- evaluations: 3",
-                     "- cells: 1, 0 failed, 0 inactive", "- machine hours: 1.50", "## Title", "--format md --bytes 0.3"):
+                     "- cells: 1, 0 failed, 0 inactive", "- machine hours: 1.50\n- note: The head is another.\n\n## Title", "--format md --bytes 0.3"):
             self.assertIn(told, self.page("one/report.md"))
         self.assertIn("| [one](one/report.md) | What is it? | 3 | 3 | 1, 0 failed, 0 inactive | 1.50 |", self.page("README.md"))
 
