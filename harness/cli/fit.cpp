@@ -28,7 +28,7 @@ struct Options {
   std::string data = "essays";
   int64_t samples = 24;
   int64_t seed = 1;
-  std::optional<fs::path> from;
+  std::optional<std::string> from;
   std::optional<fs::path> output;
   bool quiet = false;
 
@@ -40,7 +40,9 @@ struct Options {
     o.option("samples", "N", samples).help("so many texts");
     o.option("seed", "N", seed).help("of everything that is drawn");
     o.option("from", "FOLDER", from)
-        .help("take over a checkpoint that others publish in place of a fit: the drafter of this model, for its head");
+        .help(
+            "take over a checkpoint that others publish in place of a fit: a drafter of this model, for its head; or "
+            "org/name of Hugging Face's cache");
     o.option("output", "FILE", output)
         .help("the artifact")
         .default_text("$KVARENA_HOME/fitted/MODEL/METHOD.safetensors, where methods find it");

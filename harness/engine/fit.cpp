@@ -6,6 +6,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/core/home.h"
 #include "harness/engine/fitted_file.h"
 #include "harness/method/drafter_file.h"
 #include "harness/method/layer_view.h"
@@ -174,15 +175,16 @@ FittedWeights fit(Transformer& model, const std::shared_ptr<const ModelFacts>& f
   return work.finish(layers);
 }
 
-FittedWeights import_fitted(const ModelFacts& facts, const Fitter& fitter, const fs::path& folder,
+FittedWeights import_fitted(const ModelFacts& facts, const Fitter& fitter, const std::string& checkpoint,
                             const fs::path& output) {
   const FittedRequest artifact = fitter.artifact();
   if (artifact.wanted.empty()) {
-    fail({.place = folder.string(),
+    fail({.place = checkpoint,
           .found = fmt::format("weights for {}", artifact.stem()),
           .expected = "a method whose weights others publish as a checkpoint",
           .action = "fit them from texts"});
   }
+  const fs::path folder = find_model(checkpoint);
   if (!fs::is_directory(folder)) {
     fail({.place = folder.string(), .found = "no folder", .expected = "config.json and model.safetensors in one"});
   }
@@ -193,7 +195,7 @@ FittedWeights import_fitted(const ModelFacts& facts, const Fitter& fitter, const
           .expected = fmt::format("names that end in {}", fmt::join(artifact.wanted, ", "))});
   }
   DrafterFile(weights).require_sizes_of(facts);
-  weights.metadata["imported"] = folder.filename().string();
+  weights.metadata["imported"] = model_name(folder);
   weights.place = output.string();
   const bool bf16 = fits_bf16(weights.tensors);
   return write_artifact(std::move(weights), fitter, facts, bf16);

@@ -28,10 +28,11 @@ struct FitTask {
 FittedWeights fit(Transformer& model, const std::shared_ptr<const ModelFacts>& facts, const Fitter& fitter,
                   const FitTask& task, Progress& progress);
 
-/// Makes an artifact for a model of a folder that others publish: the tensors that the fitter's artifact() wants, bits
-/// unchanged, with config.json in the metadata. Returns it as written. Throws UserError when the folder cannot be read,
-/// holds none of these, or nothing of the kind is published.
-FittedWeights import_fitted(const ModelFacts& facts, const Fitter& fitter, const std::filesystem::path& folder,
+/// Makes an artifact for a model of a checkpoint that others publish, by what find_model() takes: the tensors that the
+/// fitter's artifact() wants, bits unchanged, with config.json in the metadata. Returns it as written. Throws UserError
+/// when the checkpoint cannot be read, holds none of these or has other sizes than the model, or nothing of the kind is
+/// published.
+FittedWeights import_fitted(const ModelFacts& facts, const Fitter& fitter, const std::string& checkpoint,
                             const std::filesystem::path& output);
 
 }  // namespace kvarena

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "harness/method/draft_head.h"
 #include "harness/method/layer_view.h"
@@ -31,7 +32,9 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
 /// most in these texts.
 class HeadTrainer final : public Fitter {
  public:
-  FittedRequest artifact() const override { return {.method = "eagle3", .variant = {}, .path = {}, .wanted = {}}; }
+  FittedRequest artifact() const override {
+    return {.method = "eagle3", .variant = {}, .path = {}, .wanted = draft_head_tensors()};
+  }
   Needs needs() const override { return {.taps = {Tap::low, Tap::middle, Tap::high, Tap::last}}; }
   int64_t sample_tokens() const override { return kTokens; }
   bool half() const override { return true; }
@@ -280,8 +283,8 @@ class HeadTrainer final : public Fitter {
 };
 
 /// A one-layer head drafts from the target's residual stream at three depths, and then from what it puts out itself.
-/// Published checkpoints are read from their folder (config.json, model.safetensors); `kvarena fit eagle3` makes one
-/// for any model. Drafts are a tree that grows by its likeliest paths (EAGLE-2), as large as the authors' by default:
+/// `kvarena fit eagle3` makes one for any model, with --from of a published checkpoint (config.json, model.safetensors)
+/// of that model. Drafts are a tree that grows by its likeliest paths (EAGLE-2), as large as the authors' by default:
 /// 60 tokens with the newest, 7 steps behind the first. Above temperature 0 a tree's draft is accepted where it equals
 /// the token that is drawn; the authors try its drafts one by one against the probabilities, which has the same
 /// distribution. Li et al. 2025, arXiv:2503.01840; SafeAILab/EAGLE.
@@ -296,11 +299,9 @@ class Eagle3 final : public Verifier {
   }
   int64_t draft_length() const override { return draft_length_; }
   Drafter drafter() const override {
-    return DraftingHead{
-        .weights = {.method = "eagle3", .variant = {}, .path = weights_, .wanted = draft_head_tensors()},
-        .yarn = yarn_,
-        .beams = top_k_,
-        .tree_tokens = tree_tokens_};
+    FittedRequest weights = HeadTrainer().artifact();
+    weights.path = weights_;
+    return DraftingHead{.weights = std::move(weights), .yarn = yarn_, .beams = top_k_, .tree_tokens = tree_tokens_};
   }
   std::unique_ptr<Fitter> fitter() const override { return std::make_unique<HeadTrainer>(); }
 

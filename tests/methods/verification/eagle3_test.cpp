@@ -17,7 +17,9 @@
 #include "harness/method/draft_head.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
+#include "tests/support/imported_weights.h"
 #include "tests/support/random_entries.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena {
@@ -53,13 +55,14 @@ class Eagle3 : public ::testing::Test {
   Prefill read(int64_t n, const json& spec) {
     return prefill(model_, tiny_prompt(n), make_method(spec, "test")->needs(), kPrefillChunk, facts_);
   }
-  static json drafting(int64_t length) {  // a chain
-    return {{"name", "eagle3"}, {"weights", kDrafter}, {"draft_length", length}, {"top_k", 1}};
+  [[nodiscard]] json drafting(int64_t length) const {  // a chain
+    return {{"name", "eagle3"}, {"weights", head_}, {"draft_length", length}, {"top_k", 1}};
   }
 
   const json golden_ = json::parse(read_file(KVARENA_SOURCE_DIR "/tests/golden/eagle3.json"));
   Transformer model_ = testing::tiny_model(1, {.weights = DType::f32, .cache = DType::f32});
   std::shared_ptr<ModelFacts> facts_ = model_facts(model_);
+  const std::string head_ = testing::imported(model_, "eagle3", kDrafter);
 };
 
 TEST_F(Eagle3, LogitsAreThoseOfTheAuthorsCode) {
@@ -144,8 +147,8 @@ TEST_F(Eagle3, TreesGiveTheBitsOfPlainDecoding) {
       const Decoded full = decode(prompt, {{"name", "full"}}, temperature);
       int64_t accepted = 0;
       for (const char* sampling : {"coupled", "rejection"}) {
-        const json spec = {{"name", "eagle3"}, {"weights", kDrafter}, {"draft_length", 4},
-                           {"top_k", 5},       {"tree_tokens", 30},   {"draft_sampling", sampling}};
+        const json spec = {{"name", "eagle3"}, {"weights", head_},  {"draft_length", 4},
+                           {"top_k", 5},       {"tree_tokens", 30}, {"draft_sampling", sampling}};
         const Decoded found = decode(prompt, spec, temperature);
         EXPECT_EQ(found.tokens, full.tokens) << n << " " << temperature << " " << sampling;
         EXPECT_EQ(found.logits, full.logits) << n << " " << temperature << " " << sampling;
@@ -160,7 +163,7 @@ TEST_F(Eagle3, ACompressedCacheThatIsDraftedForStaysTrueToFullKv) {
   const json spec = {{"name", "vericache"},
                      {"drafter", {{"name", "knorm"}, {"keep", 0.5}}},
                      {"draft_length", 3},
-                     {"aux", {{"name", "eagle3"}, {"weights", kDrafter}, {"draft_length", 2}}}};
+                     {"aux", {{"name", "eagle3"}, {"weights", head_}, {"draft_length", 2}}}};
   for (const int64_t n : {1, 130}) {
     const Prefill prompt = read(n, spec);
     for (const double temperature : {0.0, 0.9}) {
@@ -183,6 +186,24 @@ TEST_F(Eagle3, AHeadOfAnotherModelIsRefused) {
   weights.metadata["num_attention_heads"] = "3";
   EXPECT_THROW(DraftHead(weights, *facts_, 1, DType::f32), UserError);
   EXPECT_THROW((void)decode(read(20, drafting(3)), {{"name", "eagle3"}, {"weights", "/nowhere"}}, 0), UserError);
+}
+
+TEST_F(Eagle3, AnImportedDrafterHasThePublishedTensorsAndIsFoundByItsModel) {
+  const testing::TemporaryFolder folder;
+  const auto fitter = make_method({{"name", "eagle3"}}, "test")->fitter();
+  const FittedWeights made = import_fitted(*facts_, *fitter, kDrafter, folder / "tiny" / "eagle3.safetensors");
+  const FittedWeights drafter = read_fitted(kDrafter, draft_head_tensors());
+  EXPECT_EQ(made.tensors.size(), 14U) << "fc, seven projections, four norms, the output and its tokens";
+  ASSERT_EQ(made.tensors.size(), drafter.tensors.size());
+  for (const auto& [name, tensor] : drafter.tensors) EXPECT_EQ(made.tensors.at(name).values, tensor.values) << name;
+  facts_ = model_facts(model_, {folder.path()});
+  json found = drafting(3);
+  found.erase("weights");
+  const Prefill prompt = read(60, found);
+  const std::vector<VerifyRound> rounds = decode(prompt, found, 0).rounds,
+                                 named = decode(prompt, drafting(3), 0).rounds;
+  ASSERT_EQ(rounds.size(), named.size());
+  for (size_t i = 0; i < rounds.size(); ++i) EXPECT_EQ(rounds[i].accepted, named[i].accepted) << i;
 }
 
 TEST_F(Eagle3, AFitIsReproducibleAndBetterThanChance) {
