@@ -126,6 +126,26 @@ FittedWeights read_folder(const fs::path& folder, const std::vector<std::string>
   return weights;
 }
 
+/// The weights at a request's path. Throws UserError where others publish the kind as checkpoints, which fit other
+/// models' shapes too, and these weights do not say by a fingerprint that they are the model's.
+FittedWeights read_named(const FittedRequest& request, const std::string& model_name, const std::string& fingerprint) {
+  const fs::path path = fs::exists(request.path) ? fs::path(request.path) : find_model(request.path);
+  if (request.wanted.empty()) return read_fitted(path);
+  const bool raw = fs::is_directory(path);
+  FittedWeights weights =
+      raw ? FittedWeights{.place = path.string(), .tensors = {}, .metadata = {}} : read_fitted(path);
+  const std::string made_for = weights.metadata[kFittedFingerprint];
+  if (made_for == fingerprint) return weights;
+  fail({.place = weights.place,
+        .found = made_for.empty() ? std::string("weights that do not say which model they are for")
+                                  : fmt::format("weights for {} (fingerprint {})", weights.metadata["model"],
+                                                made_for.substr(0, 12)),
+        .expected = fmt::format("weights for {} (fingerprint {})", model_name, fingerprint.substr(0, 12)),
+        .action = fmt::format("take a checkpoint made for this model over with `{} --from {} --model ...`, and name "
+                              "the file that this writes, or none",
+                              fit_command(request), raw ? request.path : "FOLDER")});
+}
+
 }  // namespace
 
 FittedWeights read_fitted(const fs::path& file, const std::vector<std::string>& wanted) {
@@ -189,9 +209,7 @@ std::string fit_command(const FittedRequest& request) {
 
 FittedWeights find_fitted(const FittedRequest& request, const std::string& model_name, const std::string& fingerprint,
                           const std::vector<fs::path>& folders) {
-  if (!request.path.empty()) {
-    return read_fitted(fs::exists(request.path) ? fs::path(request.path) : find_model(request.path), request.wanted);
-  }
+  if (!request.path.empty()) return read_named(request, model_name, fingerprint);
   if (const auto own = own_fitted(request, fingerprint, folders)) return read_fitted(*own);
   const std::string stem = request.stem();
   const size_t files = candidates(stem, folders).size();

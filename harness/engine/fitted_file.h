@@ -38,8 +38,8 @@ void write_fitted(const std::filesystem::path& file, FittedWeights weights, bool
 /// "kvarena fit METHOD:setting=variant", which makes what a request asks for.
 [[nodiscard]] std::string fit_command(const FittedRequest& request);
 
-/// The artifact that a request asks for: its path, or own_fitted(). Throws UserError that says how to fit one when
-/// there is none.
+/// The artifact that a request asks for: its path, or own_fitted(). Throws UserError that says how to fit or import one
+/// when there is none, or when the path's is another model's or a bare checkpoint (FittedRequest::wanted).
 [[nodiscard]] FittedWeights find_fitted(const FittedRequest& request, const std::string& model_name,
                                         const std::string& fingerprint,
                                         const std::vector<std::filesystem::path>& folders);

@@ -23,8 +23,8 @@ namespace kvarena {
 /// over a draft vocabulary, of which every id stands for one of the model's tokens. Published drafters may take the
 /// normed g as residual (norm_before_residual).
 ///
-/// Weights are either a checkpoint's folder (DrafterFile) or a fitted artifact, which has the same tensors, "heads" [1]
-/// for its query heads, "t2d" [vocab_size] with ones at its tokens in place of d2t, and rotates by the model's base.
+/// Weights are a checkpoint's (DrafterFile) or were fitted. The latter have the same tensors, "heads" [1] for the query
+/// heads, "t2d" [vocab_size] with ones at its tokens in place of d2t, and rotate by the model's base.
 class DraftHead {
  public:
   /// `yarn`: YaRN's factor on the window that the head was trained on; 1: none. `cache`: how its entries are kept.

@@ -25,7 +25,7 @@ const FittedTensor& DrafterFile::tensor(std::string_view ending, const std::vect
 }
 
 std::string DrafterFile::place(const std::string& key) const {
-  return fmt::format("{}/config.json: {}", weights_->place, key);
+  return fmt::format("{}: config.json: {}", weights_->place, key);
 }
 
 std::optional<double> DrafterFile::number(const std::string& key) const {
@@ -43,8 +43,8 @@ std::optional<double> DrafterFile::number(const std::string& key) const {
 int64_t DrafterFile::count(const std::string& key) const {
   const auto value = number(key);
   if (!value || *value < 1) {
-    fail({.place = fmt::format("{}/config.json", weights_->place),
-          .found = fmt::format("no {} that counts", key),
+    fail({.place = place(key),
+          .found = value ? fmt::format("{}", *value) : std::string("nothing"),
           .expected = "the config of an EAGLE-3 drafter"});
   }
   return static_cast<int64_t>(*value);

@@ -32,7 +32,7 @@ class DrafterFile {
   [[nodiscard]] bool flag(const std::string& key) const;
   /// Throws UserError when config.json has another hidden_size or vocab_size than the model: the head is another's.
   void require_sizes_of(const ModelFacts& model) const;
-  /// "FOLDER/config.json: KEY", for messages.
+  /// "FILE: config.json: KEY", for messages.
   [[nodiscard]] std::string place(const std::string& key) const;
 
  private:

@@ -32,8 +32,8 @@ struct FittedWeights {
 struct FittedRequest {
   std::string method;   // as in the registry
   std::string variant;  // of the method's fit ("mlp"); empty when there is one only
-  std::string path;     // explicit file, or a checkpoint's folder; empty = the project's own
-  /// Endings of the names of tensors that are read from a folder. Empty: all.
+  std::string path;     // explicit file or folder; empty = the project's own
+  /// Endings of the names of tensors that an import takes. Where there are any, a path must name the model's artifact.
   std::vector<std::string> wanted;
 
   /// "kvzap-mlp"

@@ -1,7 +1,5 @@
 #include "harness/method/retrieval_head.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "harness/core/error.h"
@@ -14,21 +12,6 @@ namespace {
 
 constexpr int64_t kDrafterWindow = 2048;  // EAGLE-3 drafters are trained on so many positions
 
-/// An artifact says which model it is for, a drafter's folder its sizes alone.
-void require_model(const FittedWeights& weights, const ModelFacts& model) {
-  DrafterFile(weights).require_sizes_of(model);
-  const auto noted = [&](const char* key) {
-    const auto found = weights.metadata.find(key);
-    return found != weights.metadata.end() ? found->second : std::string();
-  };
-  const std::string fingerprint = noted("fingerprint");
-  if (fingerprint.empty() || fingerprint == model.fingerprint) return;
-  fail({.place = weights.place,
-        .found = fmt::format("a head for {} (fingerprint {})", noted("model"), fingerprint.substr(0, 12)),
-        .expected = fmt::format("one for {} (fingerprint {})", model.name, model.fingerprint.substr(0, 12)),
-        .action = "fit one for this model, or import a drafter of it (`kvarena fit --help`)"});
-}
-
 }  // namespace
 
 const std::vector<std::string>& retrieval_head_tensors() {
@@ -39,7 +22,6 @@ const std::vector<std::string>& retrieval_head_tensors() {
 
 RetrievalHead::RetrievalHead(const FittedWeights& weights, const ModelFacts& model, const Options& options)
     : hidden_size_(model.hidden_size), eps_(static_cast<float>(model.norm_eps)) {
-  require_model(weights, model);
   if (DrafterFile(weights).find("q_proj.weight") != nullptr) {
     read_drafter(weights, options.features);
   } else {

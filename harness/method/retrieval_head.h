@@ -19,8 +19,7 @@ namespace kvarena {
 ///
 /// Weights are either of two kinds.
 /// - An EAGLE-3 drafter (Li et al. 2025, arXiv:2503.01840): W [heads * head_dim, 2 * hidden_size], the second half for
-///   the feature, fc of three layers' residuals of the token before; config.json in the metadata. A folder, or an
-///   artifact that one was imported into.
+///   the feature, fc of three layers' residuals of the token before; config.json in the metadata.
 /// - A fitted artifact: tensors q [q_heads, head_dim, hidden_size], k [kv_heads, head_dim, hidden_size] and window [1];
 ///   its norm has no weight, its rotation is the model's own base, and it reads no features.
 class RetrievalHead {
@@ -30,7 +29,7 @@ class RetrievalHead {
     double yarn = 0;        // YaRN's factor; 0: as far as the model's window reaches past the head's
   };
 
-  /// Throws UserError naming the tensor or the key that does not fit the model, or the model that an artifact is for.
+  /// Throws UserError naming the tensor or the key that does not fit the model.
   RetrievalHead(const FittedWeights& weights, const ModelFacts& model, const Options& options);
 
   [[nodiscard]] int64_t q_heads() const { return q_heads_; }

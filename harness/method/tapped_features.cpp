@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/core/error.h"
+#include "harness/method/drafter_file.h"
 
 namespace kvarena {
 
@@ -49,7 +50,7 @@ void require_taps_of(const FittedWeights& drafter, int64_t layers) {
     const auto named = drafter.metadata.find(key);
     if (named == drafter.metadata.end() || named->second == "null" || named->second == "[]") continue;
     if (named->second == inputs || named->second == outputs) continue;
-    fail({.place = fmt::format("{}/config.json: {}", drafter.place, key),
+    fail({.place = DrafterFile(drafter).place(key),
           .found = named->second,
           .expected = fmt::format("{} or {}, the layers of EAGLE-3 in a model of {}", inputs, outputs, layers),
           .action = "take a head that was trained on these"});

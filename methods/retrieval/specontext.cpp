@@ -192,15 +192,15 @@ class HeadFitter final : public Fitter {
 /// latent each query head has a set of its own; level = "batch" takes one set for all heads, by the maximum over them.
 /// Prompt and generated entries compete alike; the newest is always attended and counts in the budget.
 /// Xu et al. 2025, arXiv:2512.00722, sections 4 to 6.
-/// The head: `kvarena fit`, of texts or (--from) of an EAGLE-3 drafter's folder, or such a folder itself. A drafter's
-/// projections read [norm(embedding of token i) ; norm(fc of what the model computed of token i - 1)], the latter
-/// behind three layers (TappedFeatures); the paper does not mention that half. feature = "zero" leaves it out,
-/// "previous" reads it: zeros before the first token, the prompt's own hidden states, then those of each pass. Tokens
-/// that come in one pass are read when it is over, but for the first. offload: layers keep their entries behind the
-/// device and the chosen ones in slots on it, which come while earlier layers run; of a step's choice only what no slot
-/// holds is moved (elastic, section 5.4). "adaptive" (section 6) sends layers away one by one, the last first, when
-/// what a request may hold, timing.device_mib over the requests that run, is less than OffloadedLayers::bytes() and the
-/// head's keys. Weights lie outside, those of the head too.
+/// The head: `kvarena fit`, of texts or (--from) of an EAGLE-3 drafter's folder. A drafter's projections read
+/// [norm(embedding of token i) ; norm(fc of what the model computed of token i - 1)], the latter behind three layers
+/// (TappedFeatures); the paper does not mention that half. feature = "zero" leaves it out, "previous" reads it: zeros
+/// before the first token, the prompt's own hidden states, then those of each pass. Tokens that come in one pass are
+/// read when it is over, but for the first. offload: layers keep their entries behind the device and the chosen ones in
+/// slots on it, which come while earlier layers run; of a step's choice only what no slot holds is moved (elastic,
+/// section 5.4). "adaptive" (section 6) sends layers away one by one, the last first, when what a request may hold,
+/// timing.device_mib over the requests that run, is less than OffloadedLayers::bytes() and the head's keys. Weights lie
+/// outside, those of the head too.
 class SpeContext final : public Method {
  public:
   void parameters(ParameterVisitor& p) override {
@@ -209,8 +209,8 @@ class SpeContext final : public Method {
     p("dense_layers", dense_layers_).min(0).doc("first layers, which attend to everything");
     p("head", head_)
         .doc(
-            "file of a fitted head or folder of an EAGLE-3 drafter; empty = the project's for the model, fitted to "
-            "its attention over some essays, where the paper's heads are trained to draft");
+            "file of a fitted head or an imported EAGLE-3 drafter; empty = the project's for the model, fitted to its "
+            "attention over some essays, where the paper's heads are trained to draft");
     p("feature", feature_)
         .one_of({"zero", "previous"})
         .doc("a drafter's input beside the embedding: nothing, or what the model computed of the token before");
@@ -358,8 +358,9 @@ class SpeContext final : public Method {
 
   [[nodiscard]] std::shared_ptr<const RetrievalHead> read_head(const ModelFacts& model, const LayerShape& shape,
                                                                int64_t layers) const {
-    const auto weights =
-        model.fitted({.method = "specontext", .variant = {}, .path = head_, .wanted = retrieval_head_tensors()});
+    FittedRequest named = HeadFitter().artifact();
+    named.path = head_;
+    const auto weights = model.fitted(named);
     const bool features = feature_ == "previous";
     auto head = std::make_shared<const RetrievalHead>(*weights, model,
                                                       RetrievalHead::Options{.features = features, .yarn = yarn_});

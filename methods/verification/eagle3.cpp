@@ -294,7 +294,7 @@ class Eagle3 final : public Verifier {
     p("draft_length", draft_length_).min(1).doc("tokens drafted before each verification, of a tree its depth");
     p("top_k", top_k_).min(1).doc("paths of the tree that go on at each depth, each by so many tokens; 1 = a chain");
     p("tree_tokens", tree_tokens_).min(1).doc("drafts that are verified of a tree, those with the likeliest paths");
-    p("weights", weights_).doc("a drafter's folder or a fitted file; empty = the project's for the model");
+    p("weights", weights_).doc("file of a fitted or imported head; empty = the project's for the model");
     p("yarn", yarn_).min(1).doc("YaRN's factor on the window that the drafter was trained on; 1 = none");
   }
   int64_t draft_length() const override { return draft_length_; }

@@ -2,25 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "harness/core/error.h"
 #include "harness/core/files.h"
-#include "harness/engine/fitted_file.h"
 #include "harness/engine/reuse/part_entries.h"
 
 namespace kvarena {
 namespace {
-
-void require_made_for(const Transformer& model, const FittedWeights& weights) {
-  const auto made_for = weights.metadata.find(kFittedFingerprint);
-  if (made_for != weights.metadata.end() && made_for->second == model.fingerprint()) return;
-  fail({.place = weights.place,
-        .found = made_for == weights.metadata.end()
-                     ? std::string("entries that do not say which model they were trained for")
-                     : fmt::format("entries trained for a model of fingerprint {}", made_for->second.substr(0, 12)),
-        .expected =
-            fmt::format("those of {}, whose fingerprint is {}", model.config().name, model.fingerprint().substr(0, 12)),
-        .action = "train them on this model, and take them over with `kvarena fit METHOD --from FOLDER --model NAME`"});
-}
 
 /// Appends rows to an empty cache.
 void append_rows(const PartRows& rows, int64_t position, KvCache& cache) {
@@ -42,7 +28,6 @@ std::string cartridge_key(const Transformer& model, const Reuser& reuser) {
 
 ChunkCache read_cartridge(const Transformer& model, const Reuser& reuser, const ModelFacts& facts) {
   const auto weights = facts.fitted(reuser.artifact());
-  require_made_for(model, *weights);
   KvCache cache = model.make_cache();
   std::vector<LayerShape> shapes;
   for (const LayerCache& layer : cache.layers) shapes.push_back(layer.shape());

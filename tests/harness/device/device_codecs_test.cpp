@@ -6,6 +6,7 @@
 #include "harness/method/registry.h"
 #include "tests/support/decoding.h"
 #include "tests/support/differences.h"
+#include "tests/support/imported_weights.h"
 #include "tests/support/observing.h"
 #include "tests/support/offloaded_model.h"
 #include "tests/support/random_entries.h"
@@ -134,7 +135,8 @@ TEST(DeviceCodecs, EntriesThatLieElsewhereAreAttendedToAsIfTheyHadNeverLeft) {
   Transformer host = testing::tiny_model(1, kF32);
   Offloaded offloaded;
   const Prefill prompt = prefill(offloaded.model(), tiny_prompt(300), Needs{});
-  json spec{{"name", "specontext"}, {"tokens", 64}, {"head", KVARENA_SOURCE_DIR "/tests/golden/specontext_eagle3"}};
+  const std::string drafter = KVARENA_SOURCE_DIR "/tests/golden/specontext_eagle3";
+  json spec{{"name", "specontext"}, {"tokens", 64}, {"head", testing::imported(host, "specontext", drafter)}};
   const Decoded here = decode(offloaded.model(), prompt, spec, 20);
   EXPECT_GT(here.activity.entries_skipped, 0);
   for (const bool elastic : {true, false}) {

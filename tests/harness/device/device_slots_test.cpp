@@ -16,6 +16,7 @@
 #include "harness/storage/hierarchy.h"
 #include "tests/support/cuda/emulator.h"
 #include "tests/support/decoding.h"
+#include "tests/support/imported_weights.h"
 #include "tests/support/offloaded_model.h"
 
 namespace kvarena::device {
@@ -27,11 +28,11 @@ using testing::Decoded;
 using testing::tiny_prompt;
 
 constexpr int64_t kEntry = 2 * 32 * 4;  // key and value of a head in float32
-const json kHead = KVARENA_SOURCE_DIR "/tests/golden/specontext_eagle3";
 const json kLowBits{{"name", "kivi"}, {"bits", 2}, {"group_size", 16}, {"residual_length", 32}};
 
-json specontext(json more = json::object()) {
-  json spec{{"name", "specontext"}, {"tokens", 64}, {"head", kHead}};
+json specontext(const Transformer& model, const json& more) {
+  const std::string drafter = KVARENA_SOURCE_DIR "/tests/golden/specontext_eagle3";
+  json spec{{"name", "specontext"}, {"tokens", 64}, {"head", testing::imported(model, "specontext", drafter)}};
   spec.update(more);
   return spec;
 }
@@ -42,6 +43,8 @@ class DeviceSlotsTest : public ::testing::Test {
   explicit DeviceSlotsTest(int64_t tokens = 300, const ModelConfig& config = testing::tiny_config())
       : offloaded_(1 << 30, config),
         prompt_(prefill(offloaded_.model(), tiny_prompt(tokens), {}, kPrefillChunk, model_facts(offloaded_.model()))) {}
+
+  json specontext(const json& more = json::object()) { return device::specontext(offloaded_.model(), more); }
 
   /// Decodes so many tokens and tells how the host waits in each pass, but in the one that records a step, whose
   /// constants are uploaded.
@@ -258,7 +261,7 @@ TEST(DeviceSlots, FeaturesOfThePassBeforeChooseAsOnTheHost) {
   Offloaded offloaded(1 << 30, config);
   Transformer host = testing::tiny_model(1, kF32, config);
   const auto run = [&](Transformer& model, const char* feature) {
-    const auto method = make_method(specontext({{"tokens", 24}, {"feature", feature}}), "test");
+    const auto method = make_method(specontext(model, {{"tokens", 24}, {"feature", feature}}), "test");
     const Prefill prompt = prefill(model, tiny_prompt(200), method->needs(), kPrefillChunk, model_facts(model));
     return decode(model, prompt, *method, 10);
   };

@@ -13,6 +13,7 @@
 #include "harness/storage/hierarchy.h"
 #include "tests/support/cuda/emulator.h"
 #include "tests/support/decoding.h"
+#include "tests/support/imported_weights.h"
 #include "tests/support/offloaded_model.h"
 
 namespace kvarena::device {
@@ -198,8 +199,9 @@ TEST(DeviceVerification, VerificationIsLosslessBitForBit) {
 
 TEST(DeviceVerification, VerificationOfTreesIsLosslessBitForBit) {
   Offloaded offloaded;
+  const std::string drafter = KVARENA_SOURCE_DIR "/tests/golden/eagle3_drafter";
   const json spec{{"name", "eagle3"},
-                  {"weights", KVARENA_SOURCE_DIR "/tests/golden/eagle3_drafter"},
+                  {"weights", testing::imported(offloaded.model(), "eagle3", drafter)},
                   {"draft_length", 4},
                   {"top_k", 5},
                   {"tree_tokens", 12}};

@@ -19,6 +19,7 @@
 #include "harness/engine/session/request_bytes.h"
 #include "harness/method/registry.h"
 #include "harness/method/reuser.h"
+#include "tests/support/imported_weights.h"
 #include "tests/support/tiny_model_files.h"
 
 namespace kvarena {
@@ -273,7 +274,7 @@ TEST_F(Serving, WhatIsThrownBesidePassesEndsItsRequestAlone) {
 TEST(ServingHeads, DraftWhatTheyDraftAlone) {
   Transformer model = tiny_model(1, {.weights = DType::f32, .cache = DType::f32});
   const auto facts = model_facts(model);
-  const std::string weights = KVARENA_SOURCE_DIR "/tests/golden/eagle3_drafter";
+  const std::string weights = testing::imported(model, "eagle3", KVARENA_SOURCE_DIR "/tests/golden/eagle3_drafter");
   std::vector<std::unique_ptr<Method>> methods;
   methods.push_back(make_method({{"name", "eagle3"}, {"weights", weights}, {"draft_length", 3}, {"top_k", 1}}, "test"));
   methods.push_back(make_method({{"name", "eagle3"}, {"weights", weights}, {"draft_length", 3}}, "test"));

@@ -26,6 +26,8 @@
 #include "harness/storage/hierarchy.h"
 #include "tests/methods/retrieval/retrieval_support.h"
 #include "tests/support/decoding.h"
+#include "tests/support/error_of.h"
+#include "tests/support/imported_weights.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvarena {
@@ -33,6 +35,7 @@ namespace {
 
 using nlohmann::json;
 using testing::Decoded;
+using testing::error_of;
 using testing::list_of;
 
 const std::string kDrafter = KVARENA_SOURCE_DIR "/tests/golden/specontext_eagle3";
@@ -61,6 +64,7 @@ class SpeContextTest : public ::testing::Test {
   const std::vector<int32_t> tokens_;
   Transformer model_;
   std::shared_ptr<ModelFacts> facts_;
+  const std::string head_ = testing::imported(model_, "specontext", kDrafter);
 };
 
 /// One request of `layers` layers, fed as the engine does, without a model.
@@ -171,7 +175,7 @@ TEST_F(SpeContextTest, ChoosesAsTheReferenceInEveryLayer) {
         facts_->latent = map.latent;
         Request request({{"name", "specontext"},
                          {"tokens", std::stoll(budget)},
-                         {"head", kDrafter},
+                         {"head", head_},
                          {"yarn", one["yarn"]},
                          {"level", map.level}},
                         map.shape, *facts_);
@@ -194,7 +198,7 @@ TEST_F(SpeContextTest, ChoosesAsTheReferenceInEveryLayer) {
 }
 
 TEST_F(SpeContextTest, ReadsTokensInPiecesAsAtOnce) {
-  const json spec = {{"name", "specontext"}, {"tokens", 9}, {"head", kDrafter}};
+  const json spec = {{"name", "specontext"}, {"tokens", 9}, {"head", head_}};
   Request whole(spec, kGrouped, *facts_);
   whole.start(std::span(tokens_).first(95));
   const auto expected = whole.pass(std::span(tokens_).subspan(95));
@@ -212,7 +216,7 @@ TEST_F(SpeContextTest, ReadsTokensInPiecesAsAtOnce) {
 }
 
 TEST_F(SpeContextTest, CountsItsKeysAndAttendsToAllWithinTheBudget) {
-  Request request({{"name", "specontext"}, {"tokens", 96}, {"head", kDrafter}}, kGrouped, *facts_);
+  Request request({{"name", "specontext"}, {"tokens", 96}, {"head", head_}}, kGrouped, *facts_);
   const int64_t before = request.cache.bytes();
   request.start(std::span(tokens_).first(95));
   const int64_t held = request.cache.index->bytes();
@@ -239,11 +243,15 @@ class NotedChoice final : public MethodHooks {
   json chosen;
 };
 
-/// A model of eight layers under the drafter with features, fed pass by pass.
+/// A model of eight layers under a drafter with features, fed pass by pass.
 class WithFeatures {
  public:
-  explicit WithFeatures(const json& settings = json::object()) : facts_(model_facts(model_)) {
-    json spec = {{"name", "specontext"}, {"tokens", 17}, {"head", kDrafter}, {"feature", "previous"}};
+  explicit WithFeatures(const json& settings = json::object(), const std::string& drafter = kDrafter)
+      : facts_(model_facts(model_)) {
+    json spec = {{"name", "specontext"},
+                 {"tokens", 17},
+                 {"head", testing::imported(model_, "specontext", drafter)},
+                 {"feature", "previous"}};
     spec.update(settings);
     method_ = make_method(spec, "test");
   }
@@ -321,7 +329,7 @@ TEST_F(SpeContextTest, SaysWhyFeaturesCannotBeRead) {
   const auto prompt = std::span(tokens_).first(60);
   EXPECT_NE(message([&] { WithFeatures().start(prompt, {}); }).find("a prompt whose hidden states nobody kept"),
             std::string::npos);
-  const json previous = {{"name", "specontext"}, {"tokens", 9}, {"head", kDrafter}, {"feature", "previous"}};
+  const json previous = {{"name", "specontext"}, {"tokens", 9}, {"head", head_}, {"feature", "previous"}};
   const std::string shallow = message([&] { Request(previous, kGrouped, *facts_).start(prompt); });
   EXPECT_NE(shallow.find("tiny: found 2 layers, expected at least 7"), std::string::npos) << shallow;
 
@@ -333,7 +341,7 @@ TEST_F(SpeContextTest, SaysWhyFeaturesCannotBeRead) {
     json config = json::parse(read_file(kDrafter + "/config.json"));
     config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = json::parse(layers);
     std::ofstream(own / "config.json") << config;
-    return message([&] { WithFeatures(json{{"head", own.string()}}).start(prompt); });
+    return message([&] { WithFeatures(json::object(), own.string()).start(prompt); });
   };
   EXPECT_EQ(named("[2,4,5]"), "") << "by their inputs";
   EXPECT_EQ(named("[1,3,4]"), "") << "by the outputs before";
@@ -348,7 +356,7 @@ TEST_F(SpeContextTest, SaysWhyFeaturesCannotBeRead) {
                 .tensors = {{"q", {.shape = {4, 32, 64}, .values = std::vector<float>(4 * 32 * 64, 0.1F)}},
                             {"k", {.shape = {2, 32, 64}, .values = std::vector<float>(2 * 32 * 64, 0.1F)}},
                             {"window", {.shape = {1}, .values = {1024}}}},
-                .metadata = {}},
+                .metadata = {{kFittedFingerprint, testing::tiny_model(1, {}, WithFeatures::config()).fingerprint()}}},
                /*bf16=*/false);
   EXPECT_EQ(message([&] { WithFeatures(json{{"head", fitted.string()}, {"feature", "zero"}}).start(prompt); }), "");
   const std::string plain = message([&] { WithFeatures(json{{"head", fitted.string()}}).start(prompt); });
@@ -357,7 +365,7 @@ TEST_F(SpeContextTest, SaysWhyFeaturesCannotBeRead) {
 }
 
 TEST_F(SpeContextTest, LayersLeaveOneByOneAndAttendToTheSame) {
-  const json spec = {{"name", "specontext"}, {"tokens", 9}, {"head", kDrafter}};
+  const json spec = {{"name", "specontext"}, {"tokens", 9}, {"head", head_}};
   Request whole(spec, kGrouped, *facts_);
   json adaptive = spec;
   adaptive["offload"] = "adaptive";
@@ -389,7 +397,7 @@ TEST_F(SpeContextTest, LayersStayWhileTheBatchLeavesThemRoom) {
   const Prefill prompt = prefill(model_, testing::tiny_prompt(300), {}, kPrefillChunk, facts_);
   constexpr int64_t kRoom = 1'300'000;
   const auto run = [&](const json& settings, const BatchRunSettings& batch) {
-    json spec = {{"name", "specontext"}, {"tokens", 32}, {"head", kDrafter}};
+    json spec = {{"name", "specontext"}, {"tokens", 32}, {"head", head_}};
     spec.update(settings);
     return run_batch(model_, prompt, *make_method(spec, "test"), {.stop = {.max_new_tokens = 40}}, batch);
   };
@@ -422,7 +430,7 @@ TEST_F(SpeContextTest, LayersStayWhileTheBatchLeavesThemRoom) {
 TEST_F(SpeContextTest, OffloadingChangesNoBitAndElasticLoadingMovesLess) {
   const Prefill prompt = prefill(model_, testing::tiny_prompt(300), {}, kPrefillChunk, facts_);
   const auto run = [&](const json& settings) {
-    json spec = {{"name", "specontext"}, {"tokens", 64}, {"head", kDrafter}};
+    json spec = {{"name", "specontext"}, {"tokens", 64}, {"head", head_}};
     spec.update(settings);
     return testing::decode(model_, prompt, spec, 40);
   };
@@ -447,8 +455,8 @@ TEST_F(SpeContextTest, OffloadingChangesNoBitAndElasticLoadingMovesLess) {
 std::string failure_beside_another(Transformer& model, const storage::TierSettings& tier) {
   const auto facts = model_facts(model, {}, std::make_shared<const storage::Hierarchy>(std::vector{tier}));
   const Prefill prompt = prefill(model, testing::tiny_prompt(200), {}, kPrefillChunk, facts);
-  const auto method =
-      make_method({{"name", "specontext"}, {"tokens", 64}, {"head", kDrafter}, {"offload", "all"}}, "test");
+  const std::string head = testing::imported(model, "specontext", kDrafter);
+  const auto method = make_method({{"name", "specontext"}, {"tokens", 64}, {"head", head}, {"offload", "all"}}, "test");
   const auto full = make_method({{"name", "full"}}, "test");
   const auto start = [&](const Method& own) {
     return start_session(model, prompt, own, {.stop = {.max_new_tokens = 30}});
@@ -487,33 +495,28 @@ TEST_F(SpeContextTest, AFaultOfTheLinkOrTheTierEndsItsRequestAlone) {
 }
 
 TEST_F(SpeContextTest, SaysWhatDoesNotFit) {
-  const auto message = [&](const json& settings, const LayerShape& shape) -> std::string {
-    json spec = {{"name", "specontext"}, {"tokens", 9}, {"head", kDrafter}};
-    spec.update(settings);
-    Request request(spec, shape, *facts_);
-    try {
-      request.start(tokens_);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "";
+  const auto message = [&](const std::filesystem::path& drafter, const LayerShape& shape) {
+    return error_of([&] {
+      const std::string head = testing::imported(model_, "specontext", drafter.string());
+      Request({{"name", "specontext"}, {"tokens", 9}, {"head", head}}, shape, *facts_).start(tokens_);
+    });
   };
   LayerShape eight = kGrouped;
   eight.q_heads = 8;
-  EXPECT_NE(message(json::object(), eight).find("4 query heads"), std::string::npos);
+  EXPECT_NE(message(kDrafter, eight).find("4 query heads"), std::string::npos);
 
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("kvarena_drafter_{}", getpid());
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "pytorch_model.bin") << "x";
-  EXPECT_NE(message({{"head", folder.string()}}, kGrouped).find("pytorch_model.bin alone"), std::string::npos);
+  EXPECT_NE(message(folder, kGrouped).find("pytorch_model.bin alone"), std::string::npos);
   std::filesystem::copy(kDrafter + "/model.safetensors", folder);
   std::ofstream(folder / "config.json") << "{}";
-  EXPECT_NE(message({{"head", folder.string()}}, kGrouped).find("num_attention_heads"), std::string::npos);
-  const auto other = folder / "three_heads";  // a folder of its own: what was read once is not read again
+  EXPECT_NE(message(folder, kGrouped).find("num_attention_heads"), std::string::npos);
+  const auto other = folder / "three_heads";
   std::filesystem::create_directory(other);
   std::filesystem::copy(kDrafter + "/model.safetensors", other);
   std::ofstream(other / "config.json") << R"({"num_attention_heads": 3})";
-  const std::string misshapen = message({{"head", other.string()}}, kGrouped);
+  const std::string misshapen = message(other, kGrouped);
   EXPECT_NE(misshapen.find("q_proj.weight"), std::string::npos) << misshapen;
   std::filesystem::remove_all(folder);
 }
@@ -536,42 +539,37 @@ TEST_F(SpeContextTest, AnImportedDrafterIsFoundByItsModelAndRefusedByAnother) {
     request.start(std::span(tokens_).first(95));
     return request.pass(std::span(tokens_).last(1));
   };
-  EXPECT_EQ(chosen(json::object()), chosen({{"head", kDrafter}}));
+  EXPECT_EQ(chosen(json::object()), chosen({{"head", file.string()}}));
   ModelConfig config = testing::tiny_config();
   config.name = "another";
   const Transformer another = testing::tiny_model(2, {}, config);
   const auto others = model_facts(another);
-  Request request({{"name", "specontext"}, {"tokens", 9}, {"head", file.string()}}, kGrouped, *others);
-  try {
-    request.start(tokens_);
-    ADD_FAILURE() << "accepted";
-  } catch (const UserError& error) {
-    const std::string said = error.what();
-    EXPECT_NE(said.find("a head for tiny (fingerprint " + facts->fingerprint.substr(0, 12)), std::string::npos) << said;
-    EXPECT_NE(said.find("one for another (fingerprint " + others->fingerprint.substr(0, 12)), std::string::npos);
-  }
+  const auto refused = [&](const std::string& head) {
+    return error_of([&] {
+      Request({{"name", "specontext"}, {"tokens", 9}, {"head", head}}, kGrouped, *others).start(tokens_);
+    });
+  };
+  const std::string own = " (fingerprint " + others->fingerprint.substr(0, 12) + ")";
+  const std::string said = refused(file.string()), raw = refused(kDrafter);
+  EXPECT_NE(said.find("found weights for tiny (fingerprint " + facts->fingerprint.substr(0, 12)), std::string::npos)
+      << said;
+  EXPECT_NE(said.find("expected weights for another" + own), std::string::npos) << said;
+  EXPECT_NE(raw.find(kDrafter +
+                     ": found weights that do not say which model they are for, expected weights for another" + own),
+            std::string::npos)
+      << raw;
+  EXPECT_NE(raw.find("`kvarena fit specontext --from " + kDrafter + " --model ...`"), std::string::npos) << raw;
   config.vocab_size = 160;
-  const auto worded = model_facts(testing::tiny_model(2, {}, config));
-  Request drafting({{"name", "specontext"}, {"tokens", 9}, {"head", kDrafter}}, kGrouped, *worded);
-  try {
-    drafting.start(tokens_);
-    ADD_FAILURE() << "accepted";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("vocab_size: found 128, expected 160, as another has it"),
-              std::string::npos)
-        << error.what();
-  }
+  const auto import_error = [&] {
+    const Transformer resized = testing::tiny_model(2, {}, config);
+    return error_of([&] { (void)import_fitted(*model_facts(resized), *fitter, kDrafter, file); });
+  };
+  const std::string worded = import_error();
+  EXPECT_NE(worded.find("vocab_size: found 128, expected 160, as another has it"), std::string::npos) << worded;
   config.vocab_size = 128;
   config.hidden_size = 128;
-  const Transformer wide = testing::tiny_model(2, {}, config);
-  try {
-    (void)import_fitted(*model_facts(wide), *fitter, kDrafter, file);
-    ADD_FAILURE() << "accepted";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("hidden_size: found 64, expected 128, as another has it"),
-              std::string::npos)
-        << error.what();
-  }
+  const std::string wide = import_error();
+  EXPECT_NE(wide.find("hidden_size: found 64, expected 128, as another has it"), std::string::npos) << wide;
   std::filesystem::remove_all(folder);
 }
 

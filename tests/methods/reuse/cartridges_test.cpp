@@ -6,6 +6,7 @@
 #include "harness/engine/model_facts.h"
 #include "tests/methods/reuse/reused_prompt.h"
 #include "tests/support/error_of.h"
+#include "tests/support/imported_weights.h"
 #include "tests/support/temporary_folder.h"
 
 namespace kvarena {
@@ -25,11 +26,8 @@ Transformer exact_model() { return tiny_model(1, {.weights = kernels::DType::f32
 class Cartridges : public ::testing::Test {
  protected:
   /// The authors' cartridge as an artifact for the model.
-  [[nodiscard]] json imported_for(const Transformer& model) const {
-    const std::string file = (folder_ / "cartridge.safetensors").string();
-    const auto fitter = make_method({{"name", "cartridges"}}, "test")->fitter();
-    (void)import_fitted(*model_facts(model), *fitter, kCheckpoint, file);
-    return {{"name", "cartridges"}, {"weights", file}};
+  [[nodiscard]] static json imported_for(const Transformer& model) {
+    return {{"name", "cartridges"}, {"weights", testing::imported(model, "cartridges", kCheckpoint)}};
   }
   /// The first entries of a text as an artifact.
   [[nodiscard]] json fitted_on(Transformer& model, const std::vector<int32_t>& text, int64_t entries) const {
@@ -87,8 +85,7 @@ TEST_F(Cartridges, ThoseOfAnotherModelAreRefused) {
   Transformer other = tiny_model(2);
   const json spec = imported_for(trained);
   const std::string said = error_of([&] { (void)run(other, tiny_prompt(60), {}, spec); });
-  EXPECT_NE(said.find("cartridge.safetensors: found entries trained for a model of fingerprint"), std::string::npos)
-      << said;
+  EXPECT_NE(said.find("cartridges.safetensors: found weights for tiny (fingerprint"), std::string::npos) << said;
   const std::string bare = error_of([&] {
     (void)run(other, tiny_prompt(60), {}, {{"name", "cartridges"}, {"weights", kCheckpoint}});
   });

@@ -17,6 +17,7 @@
 #include "harness/method/draft_head.h"
 #include "harness/method/registry.h"
 #include "harness/method/verifier.h"
+#include "tests/support/error_of.h"
 #include "tests/support/imported_weights.h"
 #include "tests/support/random_entries.h"
 #include "tests/support/temporary_folder.h"
@@ -186,6 +187,20 @@ TEST_F(Eagle3, AHeadOfAnotherModelIsRefused) {
   weights.metadata["num_attention_heads"] = "3";
   EXPECT_THROW(DraftHead(weights, *facts_, 1, DType::f32), UserError);
   EXPECT_THROW((void)decode(read(20, drafting(3)), {{"name", "eagle3"}, {"weights", "/nowhere"}}, 0), UserError);
+
+  // A sibling's head has the shapes of the model's own.
+  const std::string siblings = testing::imported(testing::tiny_model(2), "eagle3", kDrafter);
+  const auto refused = [&](const std::string& head) {
+    const json spec = {{"name", "eagle3"}, {"weights", head}};
+    return testing::error_of([&] { (void)decode(read(20, spec), spec, 0); });
+  };
+  const std::string own = "expected weights for tiny (fingerprint " + facts_->fingerprint.substr(0, 12) + ")";
+  const std::string foreign = refused(siblings), raw = refused(kDrafter);
+  EXPECT_NE(foreign.find(siblings + ": found weights for tiny (fingerprint "), std::string::npos) << foreign;
+  EXPECT_NE(foreign.find(own), std::string::npos) << foreign;
+  EXPECT_NE(raw.find(kDrafter + ": found weights that do not say which model they are for, " + own), std::string::npos)
+      << raw;
+  EXPECT_NE(raw.find("`kvarena fit eagle3 --from " + kDrafter + " --model ...`"), std::string::npos) << raw;
 }
 
 TEST_F(Eagle3, AnImportedDrafterHasThePublishedTensorsAndIsFoundByItsModel) {
