@@ -11,7 +11,6 @@
 #include "harness/method/drafter_file.h"
 #include "harness/method/layer_view.h"
 #include "harness/model/safetensors.h"
-#include "kernels/common/dtype.h"
 
 namespace kvarena {
 namespace {
@@ -31,13 +30,6 @@ FittedWeights write_artifact(FittedWeights weights, const Fitter& fitter, const 
   if (file.has_parent_path()) fs::create_directories(file.parent_path());
   write_fitted(file, std::move(weights), bf16);
   return read_fitted(file);
-}
-
-bool fits_bf16(const FittedTensors& tensors) {
-  return std::ranges::all_of(tensors, [](const auto& tensor) {
-    return std::ranges::all_of(tensor.second.values,
-                               [](float value) { return kernels::bf16_to_f32(kernels::f32_to_bf16(value)) == value; });
-  });
 }
 
 /// One interrupted or running fit.
@@ -197,8 +189,7 @@ FittedWeights import_fitted(const ModelFacts& facts, const Fitter& fitter, const
   DrafterFile(weights).require_sizes_of(facts);
   weights.metadata["imported"] = model_name(folder);
   weights.place = output.string();
-  const bool bf16 = fits_bf16(weights.tensors);
-  return write_artifact(std::move(weights), fitter, facts, bf16);
+  return write_artifact(std::move(weights), fitter, facts, /*bf16=*/false);
 }
 
 }  // namespace kvarena

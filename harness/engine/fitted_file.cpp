@@ -21,6 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+float rounded(float value) { return kernels::bf16_to_f32(kernels::f32_to_bf16(value)); }
+
+bool fits_bf16(const FittedTensor& tensor) {
+  return std::ranges::all_of(tensor.values, [](float value) { return rounded(value) == value; });
+}
+
 std::string content_hash(const FittedWeights& weights) {
   std::string text;
   for (const auto& [name, tensor] : weights.tensors) {
@@ -175,14 +181,15 @@ FittedWeights read_fitted(const fs::path& file, const std::vector<std::string>& 
 void write_fitted(const fs::path& file, FittedWeights weights, bool bf16) {
   for (auto& [name, tensor] : weights.tensors) {
     for (float& value : tensor.values) {
-      if (bf16) value = kernels::bf16_to_f32(kernels::f32_to_bf16(value));
+      if (bf16) value = rounded(value);
     }
   }
   weights.metadata[kFittedContent] = content_hash(weights);
   std::vector<TensorToWrite> tensors;
   for (const auto& [name, tensor] : weights.tensors) {
-    tensors.push_back({.name = name, .shape = tensor.shape, .values = tensor.values, .bf16 = bf16});
+    tensors.push_back({.name = name, .shape = tensor.shape, .values = tensor.values, .bf16 = fits_bf16(tensor)});
   }
+  std::ranges::stable_partition(tensors, [](const TensorToWrite& tensor) { return !tensor.bf16; });  // keeps alignment
   write_safetensors(file, tensors, weights.metadata);
 }
 

@@ -23,7 +23,8 @@ inline constexpr const char* kFittedContent = "content_sha256";   // over names,
 /// content other than what was written.
 [[nodiscard]] FittedWeights read_fitted(const std::filesystem::path& file, const std::vector<std::string>& wanted = {});
 
-/// Writes weights with their metadata and kFittedContent; as bf16 where `bf16` is set (the values are rounded first).
+/// Writes weights with their metadata and kFittedContent. `bf16` rounds the values; a tensor is stored as bf16 where
+/// that loses nothing.
 void write_fitted(const std::filesystem::path& file, FittedWeights weights, bool bf16);
 
 /// The folder of artifacts that come with the source.

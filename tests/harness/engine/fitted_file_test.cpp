@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <map>
 
 #include "harness/core/error.h"
 #include "harness/core/files.h"
+#include "harness/model/safetensors.h"
 #include "tests/support/error_of.h"
 
 namespace kvarena {
@@ -54,6 +56,15 @@ TEST_F(FittedFile, SixteenBitsAreRoundedOnceAndHalfTheSize) {
   EXPECT_EQ(values[4], 5.25F);
   EXPECT_NE(values[5], 1.0F / 3);
   EXPECT_NEAR(values[5], 1.0F / 3, 1e-3);
+}
+
+TEST_F(FittedFile, ATensorThatSixteenBitsHoldTakesNoMore) {
+  write();  // of six numbers one is a third, two others are whole or a half
+  std::map<std::string, std::string> types;
+  const auto stored = open_safetensors(file());
+  for (const TensorInfo& info : stored->tensors()) types[info.name] = info.stored_type;
+  EXPECT_EQ(types, (std::map<std::string, std::string>{{"layers.0.bias", "BF16"}, {"layers.0.weight", "F32"}}));
+  EXPECT_EQ(read_fitted(file()).at("layers.0.bias", {2}).values, (std::vector<float>{-1, 0.5F}));
 }
 
 TEST_F(FittedFile, EveryDamagedByteOfTheContentIsNoticed) {
