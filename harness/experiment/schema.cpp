@@ -163,10 +163,10 @@ json published_schema() {
 }  // namespace
 
 json config_schema(const Components& components) {
-  // Another component inside a method; which parameters it takes is checked when the config is read.
+  // Another component inside a method. Its name may come from the matrix; which parameters it takes is checked when the
+  // config is read.
   json definitions = {
-      {"component",
-       {{"type", {"string", "object"}}, {"required", {"name"}}, {"properties", {{"name", {{"type", "string"}}}}}}}};
+      {"component", {{"type", {"string", "object"}}, {"properties", {{"name", {{"type", "string"}}}}}}}};
   const json lists = {{"type", "object"}, {"additionalProperties", {{"type", "array"}, {"minItems", 1}}}};
   const json label = {{"type", "string"}, {"minLength", 1}, {"description", "may name settings in braces"}};
   json shared = {{"label", label}, {"matrix", lists}};
