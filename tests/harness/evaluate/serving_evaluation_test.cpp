@@ -196,7 +196,8 @@ TEST_F(ServingEvaluation, StoredPromptsComeOverTheLinkOfReloadsAndAreAnsweredAsF
 
 TEST_F(ServingEvaluation, BytesOfAStoredPromptCountBesideTheCacheThatIsMadeOfThem) {
   facts_ = model_facts(model_, {}, std::make_shared<storage::Hierarchy>(storage::usual_tiers()));
-  const Request request = requests(1).front();
+  Request request = requests(1).front();
+  request.prompt = tiny_prompt(400);
   const auto full = make_method({{"name", "full"}}, "test");
   const auto stored = [&] {
     ServedRequest served{.prompt = request.prompt, .method = full.get(), .options = session_options(request)};
