@@ -221,8 +221,7 @@ std::vector<VerifySession*> ScheduledDecoding::next(bool others_run) {
     pass_.bytes += static_cast<double>(member.full_bytes);
   }
   verifying_ = plan.verify;
-  fed_ = !fed.empty();
-  if (!fed_ && !others_run && !members_.empty()) wait_for_reload();
+  if (fed.empty() && !others_run && !members_.empty()) wait_for_reload();
   return fed;
 }
 
@@ -248,7 +247,7 @@ void ScheduledDecoding::wait_for_reload() {
 }
 
 void ScheduledDecoding::advance(double seconds) {
-  if (fed_) {
+  if (pass_.drafts + pass_.verifies > 0) {
     iteration_.note(seconds);
     pass_.seconds = seconds;
     all_ += pass_;

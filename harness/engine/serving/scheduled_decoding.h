@@ -155,7 +155,6 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   bool full_kv_alone_ = false;  // nobody is to draft
   int64_t peak_pinned_ = 0;
   int64_t fallen_back_ = 0;
-  bool fed_ = false;  // somebody, in the present iteration
   int64_t idle_ = 0;  // iterations in which nobody was fed and nothing was coming
 };
 
