@@ -2,6 +2,8 @@
 // Keys as products of two thin matrices, values on a tier behind the device: entries that are put together only where
 // they are attended.
 
+#include <functional>
+
 #include "harness/cache/gathered_segment.h"
 #include "harness/storage/entry_store.h"
 
@@ -64,7 +66,7 @@ class LowRankSegment final : public Segment {
 
  private:
   LowRankSegment(const LowRankSegment& from, const LedgerPtr& ledger);
-  /// The listed entries with these keys [kv_heads][list, head_dim].
+  /// The listed entries; keys(kv_head) gives theirs, [list, head_dim], while values come.
   [[nodiscard]] Fetched with_values(const Lists& lists, const std::function<std::vector<float>(int64_t)>& keys) const;
   /// Restored keys of the listed entries, [count, head_dim].
   [[nodiscard]] std::vector<float> keys_of(int64_t kv_head, const std::vector<int32_t>& list) const;
