@@ -71,6 +71,9 @@ Chart finish(const std::string& id, const std::string& title, json spec, bool em
 
 bool shown(const AxisSpec& axis, double value) { return std::isfinite(value) && (!axis.log || value > 0); }
 
+/// Where an interval begins: one that reaches zero ends below the least value on a logarithmic axis.
+double shown_low(const AxisSpec& axis, double low, double least) { return axis.log ? std::max(low, least / 2) : low; }
+
 }  // namespace
 
 Chart line_chart(const std::string& id, const std::string& title, const AxisSpec& x, const AxisSpec& y,
@@ -78,7 +81,7 @@ Chart line_chart(const std::string& id, const std::string& title, const AxisSpec
   Looks looks;
   json values = json::array();
   bool bands = false;
-  double least = std::numeric_limits<double>::infinity();  // where a band that reaches zero ends on a log axis
+  double least = std::numeric_limits<double>::infinity();
   for (const LineSeries& line : series) {
     for (const LinePoint& point : line.points) {
       if (shown(y, point.y)) least = std::min(least, point.y);
@@ -92,7 +95,7 @@ Chart line_chart(const std::string& id, const std::string& title, const AxisSpec
       json row = {{"x", point.x}, {"y", point.y}, {"series", label}};
       if (point.interval) {
         bands = true;
-        row["low"] = y.log ? std::max(point.interval->low, std::min(point.y, least / 2)) : point.interval->low;
+        row["low"] = shown_low(y, point.interval->low, least);
         row["high"] = point.interval->high;
       }
       values.push_back(row);
@@ -200,7 +203,7 @@ Chart bar_chart(const std::string& id, const std::string& title, const AxisSpec&
   Looks looks;
   json values = json::array();
   bool parts = false, intervals = false;
-  double least = std::numeric_limits<double>::infinity();  // where an interval that reaches zero ends on a log axis
+  double least = std::numeric_limits<double>::infinity();
   for (const BarValue& bar : bars) {
     if (shown(value, bar.value)) least = std::min(least, bar.value);
   }
@@ -214,7 +217,7 @@ Chart bar_chart(const std::string& id, const std::string& title, const AxisSpec&
     }
     if (bar.interval) {
       intervals = true;
-      row["low"] = value.log ? std::max(bar.interval->low, least / 2) : bar.interval->low;
+      row["low"] = shown_low(value, bar.interval->low, least);
       row["high"] = bar.interval->high;
     }
     values.push_back(row);
