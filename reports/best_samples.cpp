@@ -28,10 +28,10 @@ std::vector<Sample> samples_of_all(const ExperimentData& data, const std::vector
   for (const std::string& method : methods) {
     const CellData* cell = data.find(method, workload, results::CellKind::quality);
     if (cell == nullptr || !cell->counts()) return {};
-    const auto scores = cell->values.find(metric);
-    const auto bytes = cell->values.find(metrics::kKeptBytesFraction.name);
-    if (scores == cell->values.end() || bytes == cell->values.end()) return {};
-    for (const auto& [sample, tokens] : by_sample(cell->prompt_lengths)) samples[sample].prompt_tokens = tokens;
+    const auto scores = cell->values->find(metric);
+    const auto bytes = cell->values->find(metrics::kKeptBytesFraction.name);
+    if (scores == cell->values->end() || bytes == cell->values->end()) return {};
+    for (const auto& [sample, tokens] : by_sample(*cell->prompt_lengths)) samples[sample].prompt_tokens = tokens;
     for (const auto& [sample, value] : by_sample(scores->second)) samples[sample].score[method] = value;
     for (const auto& [sample, value] : by_sample(bytes->second)) samples[sample].share[method] = value;
   }

@@ -137,7 +137,7 @@ TableRow row_of(const Compared& compared, const MetricLook& look, std::string ve
     const std::vector<double> then = finite(compared.before->numbers(compared.metric));
     row.cells.push_back(then.empty() ? TableCell{} : number_cell(look.scale * metrics::mean_of(then)));
     row.cells.back().format = look.format;
-    if (!then.empty()) mark_origin(row.cells.back(), compared.before->values.at(compared.metric));
+    if (!then.empty()) mark_origin(row.cells.back(), compared.before->values->at(compared.metric));
     row.cells.push_back(state_cell(compared.after).value_or(TableCell{}));
     row.cells.resize(table.columns.size() - 1);
     row.cells.push_back(text_cell(std::move(verdict)));
@@ -146,8 +146,8 @@ TableRow row_of(const Compared& compared, const MetricLook& look, std::string ve
   const metrics::PairedDifference& test = compared.change->test;
   TableCell then = number_cell(look.scale * test.baseline_mean), now = number_cell(look.scale * test.method_mean);
   then.format = now.format = look.format;
-  mark_origin(then, compared.before->values.at(compared.metric));
-  mark_origin(now, compared.after->values.at(compared.metric));
+  mark_origin(then, compared.before->values->at(compared.metric));
+  mark_origin(now, compared.after->values->at(compared.metric));
   now.difference = compared.change->difference;
   now.detail = fmt::format("{} samples, p = {:.3g}", test.samples, test.p_value);
   const int64_t most = std::max(compared.before->row.done_samples, compared.after->row.done_samples);

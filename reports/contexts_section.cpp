@@ -50,7 +50,7 @@ constexpr MetricColumn kColumns[] = {
 /// Columns of a table; those of the device where contexts lie there.
 std::vector<MetricColumn> columns_of(const ExperimentData& data) {
   const bool device = std::ranges::any_of(
-      data.cells, [](const CellData& cell) { return cell.values.contains(metrics::kDeviceHits.name); });
+      data.cells, [](const CellData& cell) { return cell.values->contains(metrics::kDeviceHits.name); });
   std::vector<MetricColumn> columns(std::begin(kColumns), std::end(kColumns));
   if (device) return columns;
   std::erase_if(columns, [](const MetricColumn& column) {
@@ -69,7 +69,7 @@ TableRow row_of(const ExperimentData& data, const CellData& cell, const std::str
     TableCell& number = row.cells.emplace_back();
     if (!std::isfinite(value)) continue;
     number = number_cell(looks[i].scale * value);
-    mark_origin(number, cell.values.at(columns[i].metric.name));
+    mark_origin(number, cell.values->at(columns[i].metric.name));
   }
   return row;
 }
@@ -185,7 +185,7 @@ std::vector<Chart> gain_charts(const std::vector<const CellData*>& cells, const 
   for (const std::string& workload : data.workloads()) {
     std::vector<const CellData*> placing;
     for (const CellData* cell : cells) {
-      if (cell->row.cell.workload == workload && cell->values.contains(metrics::kMemoryHits.name))
+      if (cell->row.cell.workload == workload && cell->values->contains(metrics::kMemoryHits.name))
         placing.push_back(cell);
     }
     if (placing.size() != 2 || points_of(*placing[0]).empty() || points_of(*placing[1]).empty()) continue;
@@ -254,9 +254,9 @@ std::optional<Section> contexts_section(const ExperimentData& data) {
   bool stored = false;
   for (const CellData& cell : data.cells) {
     if (cell.row.cell.kind != results::CellKind::serving || !cell.counts() ||
-        !cell.values.contains(metrics::kServedScore.name))
+        !cell.values->contains(metrics::kServedScore.name))
       continue;
-    stored = stored || cell.values.contains(metrics::kMemoryHits.name);
+    stored = stored || cell.values->contains(metrics::kMemoryHits.name);
     cells.push_back(&cell);
   }
   if (!stored) return std::nullopt;

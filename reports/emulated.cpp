@@ -17,10 +17,10 @@ std::string marked_caption(const std::string& caption, bool emulated) {
 }
 
 bool is_emulated(const CellData& cell, const std::string& metric) {
-  const auto values = cell.values.find(metric);
-  if (values != cell.values.end() && values->second.storage == results::Storage::emulated) return true;
-  const auto series = cell.series.find(metric);
-  return series != cell.series.end() && std::ranges::any_of(series->second, [](const results::SeriesRow& row) {
+  const auto values = cell.values->find(metric);
+  if (values != cell.values->end() && values->second.storage == results::Storage::emulated) return true;
+  const auto series = cell.series->find(metric);
+  return series != cell.series->end() && std::ranges::any_of(series->second, [](const results::SeriesRow& row) {
            return row.series.storage == results::Storage::emulated;
          });
 }

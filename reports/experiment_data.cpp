@@ -88,9 +88,10 @@ void mark_labels(ExperimentData& data) {
 
 /// Weighs a share of each sample by what it is a share of, so that a mean is of all those of the cell.
 void pool(CellData& cell, const std::string& share, const std::string& whole) {
-  const auto shares = cell.values.find(share);
-  const auto wholes = cell.values.find(whole);
-  if (shares == cell.values.end() || wholes == cell.values.end()) return;
+  auto& values = cell.values.own();
+  const auto shares = values.find(share);
+  const auto wholes = values.find(whole);
+  if (shares == values.end() || wholes == values.end()) return;
   std::map<std::string, double> wanted;  // by sample
   double all = 0;
   for (const results::ValueRow& row : wholes->second.rows) all += wanted[row.sample_id] = row.value;
@@ -147,7 +148,7 @@ ExperimentData read_values(const results::ResultsReader& reader, const std::stri
     const std::string& id = cell.row.cell.cell_id;
     for (results::ValueColumn& column : reader.columns(id)) {
       std::string name = clocked(column.metric, column.clock);
-      cell.values.emplace(std::move(name), std::move(column));
+      cell.values.own().emplace(std::move(name), std::move(column));
     }
     pool_shares(cell);
     cell.prompt_lengths = reader.prompt_lengths(id);
@@ -187,8 +188,8 @@ std::string CellData::question() const {
 
 std::vector<double> CellData::numbers(const std::string& metric) const {
   std::vector<double> list;
-  const auto it = values.find(metric);
-  if (it == values.end()) return list;
+  const auto it = values->find(metric);
+  if (it == values->end()) return list;
   list.reserve(it->second.rows.size());
   for (const results::ValueRow& value : it->second.rows) list.push_back(value.value);
   return list;
@@ -297,7 +298,7 @@ ExperimentData read_experiment(const results::ResultsReader& reader, const std::
     if (kind == results::CellKind::quality || kind == results::CellKind::noise_floor)
       average_contexts(cell, reader.contexts(id));
     for (const auto& [series, clock] : reader.series_names(id))
-      cell.series[clocked(series, clock)] = reader.series(id, series, clock);
+      cell.series.own()[clocked(series, clock)] = reader.series(id, series, clock);
     if (cell.row.cell.kind == results::CellKind::serving) cell.events = reader.events(id);
   }
   return data;

@@ -11,6 +11,7 @@
 #include "harness/results/invented_data.h"
 #include "harness/results/records.h"
 #include "harness/results/results_reader.h"
+#include "reports/shared.h"
 
 namespace kvarena::reports {
 
@@ -18,11 +19,11 @@ namespace kvarena::reports {
 struct CellData {
   results::CellRow row;
   /// By metric, samples by index. Modelled values stand under modelled(metric), so that no table mixes clocks.
-  std::map<std::string, results::ValueColumn> values;
-  std::map<std::string, std::vector<results::SeriesRow>> series;  // named in the same way
-  std::vector<results::EventRow> events;                          // of cells of kind serving
-  results::ValueColumn prompt_lengths;                            // tokens of each sample's whole prompt
-  std::map<std::string, std::string> prompts;                     // hash of each sample's prompt
+  Shared<std::map<std::string, results::ValueColumn>> values;
+  Shared<std::map<std::string, std::vector<results::SeriesRow>>> series;  // named in the same way
+  std::vector<results::EventRow> events;                                  // of cells of kind serving
+  Shared<results::ValueColumn> prompt_lengths;                            // tokens of each sample's whole prompt
+  Shared<std::map<std::string, std::string>> prompts;                     // hash of each sample's prompt
   int64_t contexts = 0;  // that samples ask about, of which values are; 0: each sample is its own
   /// Hash of each sample's predicted text; nothing unless read_run() read it.
   std::optional<std::map<std::string, std::string>> answers;

@@ -58,15 +58,15 @@ void average_draws(CellData& cell, const std::string& score) {
   const auto told = std::ranges::find(cell.card, "draws", &std::pair<std::string, std::string>::first);
   if (told == cell.card.end()) return;
   const int64_t draws = std::stoll(told->second);
-  if (const auto scores = cell.values.find(score); scores != cell.values.end()) {
+  if (const auto scores = cell.values->find(score); scores != cell.values->end()) {
     results::ValueColumn passed = by_sample(scores->second, draws, some_right);
     passed.metric = kPassAtK.name;
-    cell.values.emplace(kPassAtK.name, std::move(passed));
+    cell.values.own().emplace(kPassAtK.name, std::move(passed));
   }
-  for (auto& [metric, column] : cell.values) {
+  for (auto& [metric, column] : cell.values.own()) {
     if (metric != kPassAtK.name) column = by_sample(column, draws, mean);
   }
-  cell.prompt_lengths = by_sample(cell.prompt_lengths, draws, mean);
+  cell.prompt_lengths = by_sample(*cell.prompt_lengths, draws, mean);
   for (int64_t* const samples : {&cell.row.done_samples, &cell.row.cell.planned_samples})
     *samples = (*samples + draws - 1) / draws;
 }
@@ -79,9 +79,9 @@ void average_contexts(CellData& cell, const std::map<std::string, std::string>& 
     const auto found = contexts.find(row.sample_id);
     return found == contexts.end() ? row.sample_id : asked.at(found->second);
   };
-  for (auto& [metric, column] : cell.values) column = grouped(column, context_of, mean);
-  cell.prompt_lengths = grouped(cell.prompt_lengths, context_of, mean);
-  cell.contexts = std::ssize(cell.prompt_lengths.rows);
+  for (auto& [metric, column] : cell.values.own()) column = grouped(column, context_of, mean);
+  cell.prompt_lengths = grouped(*cell.prompt_lengths, context_of, mean);
+  cell.contexts = std::ssize(cell.prompt_lengths->rows);
 }
 
 }  // namespace kvarena::reports

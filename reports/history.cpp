@@ -52,7 +52,7 @@ TableCell number_of(const std::vector<NamedRun>& runs, size_t at, const Row& row
   TableCell number = number_cell(look.scale * metrics::mean_of(values));
   number.format = look.format;
   number.detail = fmt::format("{} samples", values.size());
-  mark_origin(number, cell->values.at(metric));
+  mark_origin(number, cell->values->at(metric));
   for (size_t before = at; before-- > 0;) {
     const CellData* old = cell_of(runs[before].data, row);
     if (old == nullptr) continue;

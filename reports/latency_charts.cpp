@@ -87,8 +87,8 @@ bool workloads_read_alike(const ExperimentData& data) {
 }
 
 std::vector<double> waits(const CellData& cell, const std::string& point) {
-  const auto series = cell.series.find(metrics::kTimeToFirstTokenMs.name);
-  if (series == cell.series.end()) return {};
+  const auto series = cell.series->find(metrics::kTimeToFirstTokenMs.name);
+  if (series == cell.series->end()) return {};
   std::vector<double> all;
   for (const results::SeriesRow& row : series->second) {
     if (row.sample_id == point) all.insert(all.end(), row.series.values.begin(), row.series.values.end());
@@ -145,8 +145,8 @@ std::vector<Chart> latency_distribution_charts(const ExperimentData& data) {
   std::map<std::pair<std::string, std::string>, std::vector<LineSeries>> lines;  // by workload and point
   for (const CellData& cell : data.cells) {
     if (cell.row.cell.kind != results::CellKind::serving || !cell.counts()) continue;
-    const auto series = cell.series.find(metrics::kTimeToFirstTokenMs.name);
-    if (series == cell.series.end()) continue;
+    const auto series = cell.series->find(metrics::kTimeToFirstTokenMs.name);
+    if (series == cell.series->end()) continue;
     for (const results::SeriesRow& row : series->second) {
       std::vector<double> times = waits(cell, row.sample_id);
       if (times.size() < 2) continue;

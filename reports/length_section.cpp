@@ -19,8 +19,8 @@ constexpr size_t kShortest = 32;  // steps of the first range; each further one 
 
 /// The rows of a series; none for cells without it.
 std::span<const results::SeriesRow> rows_of(const CellData* cell, const std::string& name) {
-  if (cell == nullptr || !cell->counts() || !cell->series.contains(name)) return {};
-  return cell->series.at(name);
+  if (cell == nullptr || !cell->counts() || !cell->series->contains(name)) return {};
+  return cell->series->at(name);
 }
 
 /// Values of a series by sample.

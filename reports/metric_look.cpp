@@ -59,8 +59,8 @@ Better better_of(results::Direction direction) {
 
 std::string stored_unit(const ExperimentData& data, const std::string& metric) {
   for (const CellData& cell : data.cells) {
-    const auto values = cell.values.find(metric);
-    if (values != cell.values.end()) return values->second.unit;
+    const auto values = cell.values->find(metric);
+    if (values != cell.values->end()) return values->second.unit;
   }
   return {};
 }

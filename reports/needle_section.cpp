@@ -35,8 +35,8 @@ std::optional<Place> place_of(std::string_view sample) {
 /// Scores by depth and length, of samples that have a place. Rows and columns of a whole grid come out ascending.
 std::map<std::pair<double, int64_t>, double> grid_of(const CellData& cell, const std::string& metric) {
   std::map<std::pair<double, int64_t>, double> grid;
-  const auto values = cell.values.find(metric);
-  if (values == cell.values.end()) return grid;
+  const auto values = cell.values->find(metric);
+  if (values == cell.values->end()) return grid;
   for (const results::ValueRow& row : values->second.rows) {
     if (const auto place = place_of(row.sample_id)) grid[{place->depth, place->length}] = row.value;
   }

@@ -12,8 +12,8 @@ Pool pool_of(const ExperimentData& data, const std::string& method, results::Cel
   for (const std::string& workload : data.workloads()) {
     const CellData* cell = data.find(method, workload, kind);
     if (cell == nullptr || !cell->counts()) continue;
-    const auto found = cell->values.find(metric);
-    if (found == cell->values.end()) continue;
+    const auto found = cell->values->find(metric);
+    if (found == cell->values->end()) continue;
     const std::vector<double> more = finite(cell->numbers(metric));
     pool.values.insert(pool.values.end(), more.begin(), more.end());
     mark_origin(pool.marks, found->second);

@@ -22,10 +22,10 @@ Ours values_for(const ExperimentData& data, const std::string& method, const std
     if (cell == nullptr) continue;
     if (ours.cell == nullptr) ours.cell = cell;
     if (metric == metrics::kPromptLength.name && kind != results::CellKind::serving)
-      return {.cell = cell, .values = &cell->prompt_lengths};
+      return {.cell = cell, .values = &*cell->prompt_lengths};
     for (const std::string& name : {metric, modelled(metric)}) {
-      const auto found = cell->values.find(name);
-      if (cell->counts() && found != cell->values.end()) return {.cell = cell, .values = &found->second};
+      const auto found = cell->values->find(name);
+      if (cell->counts() && found != cell->values->end()) return {.cell = cell, .values = &found->second};
     }
   }
   return ours;

@@ -28,7 +28,7 @@ TableCell score_cell(const CellData* cell, const std::string& metric, const Metr
   if (values.size() > 1) number.interval = {look.scale * estimate.interval.low, look.scale * estimate.interval.high};
   number.format = look.format;
   number.detail = fmt::format("{} samples", estimate.samples);
-  mark_origin(number, cell->values.at(metric));
+  mark_origin(number, cell->values->at(metric));
   return number;
 }
 
@@ -101,14 +101,14 @@ std::vector<std::string> shown_metrics(const ExperimentData& data, const std::st
     for (std::string entry; std::getline(list >> std::ws, entry, ',');) add(entry.substr(0, entry.find(' ')));
   }
   for (const results::JudgeRecord& judge : data.judges) {
-    if (cell != nullptr && cell->values.contains(judge.metric)) add(judge.metric);
+    if (cell != nullptr && cell->values->contains(judge.metric)) add(judge.metric);
   }
   const json config = json::parse(data.experiment.config_json, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return shown;
   for (const json& asked : config.value("metrics", json::array())) {
     const std::string name = asked.value("name", "");
     for (const CellData& each : data.cells) {
-      for (const auto& [metric, values] : each.values) {
+      for (const auto& [metric, values] : *each.values) {
         if (metric == name || metric.starts_with(name + "_")) add(metric);
       }
     }

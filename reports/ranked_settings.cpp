@@ -40,8 +40,8 @@ Setting setting_of(const results::CellRecord& cell) {
 /// Finite values of a metric by sample.
 std::map<std::string, double> by_sample(const CellData& cell, const char* metric) {
   std::map<std::string, double> values;
-  if (!cell.values.contains(metric)) return values;
-  for (const results::ValueRow& row : cell.values.at(metric).rows) {
+  if (!cell.values->contains(metric)) return values;
+  for (const results::ValueRow& row : cell.values->at(metric).rows) {
     if (std::isfinite(row.value)) values[row.sample_id] = row.value;
   }
   return values;
@@ -139,7 +139,7 @@ void keep_shared_samples(ExperimentData& data, size_t settings) {
   for (CellData& cell : data.cells) {
     if (cell.row.cell.kind != results::CellKind::quality) continue;
     std::map<std::string, size_t>& with = settings_with[cell.row.cell.workload];
-    for (auto& [metric, column] : cell.values)
+    for (auto& [metric, column] : cell.values.own())
       std::erase_if(column.rows, [&](const results::ValueRow& row) { return with[row.sample_id] < settings; });
   }
 }

@@ -22,9 +22,9 @@ std::vector<std::vector<double>> by_step(const ExperimentData& data, const std::
                                          bool summed = false) {
   std::vector<std::vector<double>> steps;
   for (const CellData& cell : data.cells) {
-    const auto series = cell.series.find(name);
+    const auto series = cell.series->find(name);
     if (cell.row.cell.method != method || cell.row.cell.kind != results::CellKind::quality || !cell.counts() ||
-        series == cell.series.end())
+        series == cell.series->end())
       continue;
     for (const results::SeriesRow& row : series->second) {
       if (steps.size() < row.series.values.size()) steps.resize(row.series.values.size());
@@ -187,8 +187,8 @@ std::vector<Chart> trade_off_charts(const ExperimentData& data) {
       family = cell->row.cell.method_name;
       for (const double x : cell->numbers(primary_metric(data, workload))) quality.push_back(look.scale * x);
       for (const double x : cell->numbers(kBytes)) kept.push_back(100 * x);
-      const auto bytes = cell->values.find(kBytes);
-      real = real && (bytes == cell->values.end() || bytes->second.storage == results::Storage::real);
+      const auto bytes = cell->values->find(kBytes);
+      real = real && (bytes == cell->values->end() || bytes->second.storage == results::Storage::real);
     }
     std::erase_if(quality, [](double x) { return !std::isfinite(x); });
     if (quality.empty() || kept.empty()) continue;

@@ -24,7 +24,7 @@ constexpr NumberFormat kRatio{.style = NumberStyle::fixed, .digits = 2};
 
 const CellData* cell_of(const ExperimentData& data, const std::string& method, const std::string& workload) {
   const CellData* cell = data.find(method, workload, results::CellKind::quality);
-  return cell != nullptr && cell->counts() && cell->values.contains(kMetric) ? cell : nullptr;
+  return cell != nullptr && cell->counts() && cell->values->contains(kMetric) ? cell : nullptr;
 }
 
 std::vector<std::string> compressing(const ExperimentData& data) {

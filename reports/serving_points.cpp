@@ -25,8 +25,8 @@ std::vector<Chart> charts_by_workload(
 }
 
 double value_of(const CellData& cell, const std::string& metric, const std::string& sample) {
-  const auto found = cell.values.find(metric);
-  if (found == cell.values.end()) return NAN;
+  const auto found = cell.values->find(metric);
+  if (found == cell.values->end()) return NAN;
   for (const results::ValueRow& row : found->second.rows) {
     if (row.sample_id == sample) return row.value;
   }
@@ -34,8 +34,8 @@ double value_of(const CellData& cell, const std::string& metric, const std::stri
 }
 
 std::vector<float> series_of(const CellData& cell, const std::string& name, const std::string& sample) {
-  const auto found = cell.series.find(name);
-  if (found == cell.series.end()) return {};
+  const auto found = cell.series->find(name);
+  if (found == cell.series->end()) return {};
   for (const results::SeriesRow& row : found->second) {
     if (row.sample_id == sample) return row.series.values;
   }
@@ -49,8 +49,8 @@ double score_target(const results::CellRecord& cell) {
 
 std::vector<std::string> points_of(const CellData& cell) {
   std::vector<std::string> points;
-  const auto found = cell.values.find(metrics::kServedScore.name);  // every point has one
-  if (found == cell.values.end()) return points;
+  const auto found = cell.values->find(metrics::kServedScore.name);  // every point has one
+  if (found == cell.values->end()) return points;
   for (const results::ValueRow& row : found->second.rows) points.push_back(row.sample_id);
   return points;
 }

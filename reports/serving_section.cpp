@@ -54,7 +54,7 @@ void add_rows(Table& table, const ExperimentData& data, const CellData& cell, bo
       TableCell& number = row.cells.emplace_back();
       if (std::isnan(value)) continue;
       number = number_cell(looks[i].scale * value);
-      mark_origin(number, cell.values.at(metric));
+      mark_origin(number, cell.values->at(metric));
       any = true;
     }
     if (any) table.rows.push_back(std::move(row));
@@ -66,7 +66,7 @@ constexpr size_t kOutcomes = 2;  // columns at the end
 /// Whether servers behind endpoints were asked.
 bool served_elsewhere(const ExperimentData& data) {
   return std::ranges::any_of(data.cells, [](const CellData& cell) {
-    return cell.row.cell.kind == results::CellKind::serving && cell.values.contains(metrics::kFailedRequests.name);
+    return cell.row.cell.kind == results::CellKind::serving && cell.values->contains(metrics::kFailedRequests.name);
   });
 }
 

@@ -52,7 +52,7 @@ std::optional<Chart> grid_of(const ExperimentData& data, const std::string& name
   std::map<std::pair<double, double>, double> grid;  // rows before columns: both come out ascending
   for (const Asked& method : methods) {
     const CellData* cell = data.find(method.label, workload, results::CellKind::quality);
-    if (cell == nullptr || !cell->counts() || !cell->values.contains(metric)) continue;
+    if (cell == nullptr || !cell->counts() || !cell->values->contains(metric)) continue;
     const std::vector<double> values = cell->numbers(metric);
     double sum = 0;
     for (const double value : values) sum += value;

@@ -24,8 +24,8 @@ std::vector<double> repeats(const ExperimentData& data, const std::string& metho
   for (const std::string& workload : data.workloads()) {
     const CellData* cell = data.find(method, workload, results::CellKind::timing);
     if (cell == nullptr || !cell->counts()) continue;
-    const auto series = cell->series.find(name);
-    if (series == cell->series.end()) {
+    const auto series = cell->series->find(name);
+    if (series == cell->series->end()) {
       const std::vector<double> values = finite(cell->numbers(name));
       all.insert(all.end(), values.begin(), values.end());
       continue;

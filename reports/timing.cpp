@@ -17,8 +17,8 @@ struct Pair {
 };
 
 Repeats repeats_of(const CellData& cell, const std::string& metric, const std::string& sample) {
-  const auto series = cell.series.find(metric);
-  if (series == cell.series.end()) return {};
+  const auto series = cell.series->find(metric);
+  if (series == cell.series->end()) return {};
   for (const results::SeriesRow& row : series->second) {
     if (row.sample_id == sample) return finite({row.series.values.begin(), row.series.values.end()});
   }
@@ -31,8 +31,8 @@ std::vector<Pair> pairs_of(const ExperimentData& data, const std::string& method
     const CellData* ours = data.find(method, workload, results::CellKind::timing);
     const CellData* theirs = data.find(data.baseline(), workload, results::CellKind::timing);
     if (ours == nullptr || theirs == nullptr || !ours->counts() || !theirs->counts()) continue;
-    const auto series = ours->series.find(metric);
-    if (series == ours->series.end()) continue;
+    const auto series = ours->series->find(metric);
+    if (series == ours->series->end()) continue;
     for (const results::SeriesRow& row : series->second) {
       Pair pair{.method = repeats_of(*ours, metric, row.sample_id),
                 .baseline = repeats_of(*theirs, metric, row.sample_id)};
@@ -88,8 +88,8 @@ std::optional<TimeTest> time_test(const ExperimentData& data, const std::string&
 bool share_prefill(const ExperimentData& data) {
   return std::ranges::none_of(data.cells, [](const CellData& cell) {
     const bool timed =
-        cell.row.cell.kind == results::CellKind::timing && cell.values.contains(metrics::kPrefillMs.name);
-    return timed && !cell.values.contains(metrics::kObserveMs.name);
+        cell.row.cell.kind == results::CellKind::timing && cell.values->contains(metrics::kPrefillMs.name);
+    return timed && !cell.values->contains(metrics::kObserveMs.name);
   });
 }
 

@@ -15,10 +15,10 @@ void check_prompts(const CellData& method, const CellData& baseline) {
   const auto place = [](const CellData& cell) {
     return fmt::format("{}, {}", cell.row.cell.workload, cell.row.cell.method);
   };
-  auto theirs = baseline.prompts.begin();  // both in the order of samples
-  for (const auto& [sample, ours] : method.prompts) {
-    while (theirs != baseline.prompts.end() && theirs->first < sample) ++theirs;
-    if (theirs == baseline.prompts.end()) break;
+  auto theirs = baseline.prompts->begin();  // both in the order of samples
+  for (const auto& [sample, ours] : *method.prompts) {
+    while (theirs != baseline.prompts->end() && theirs->first < sample) ++theirs;
+    if (theirs == baseline.prompts->end()) break;
     if (theirs->first != sample || theirs->second == ours) continue;
     fail({.place = fmt::format("{}: sample {}", place(method), sample),
           .found = fmt::format("prompt {:.12} here and {:.12} in {}", ours, theirs->second, place(baseline)),
@@ -75,9 +75,9 @@ std::vector<double> finite(std::vector<double> values) {
 }
 
 std::optional<SamplePairs> sample_pairs(const CellData& method, const CellData& baseline, const std::string& metric) {
-  const auto ours = method.values.find(metric);
-  const auto theirs = baseline.values.find(metric);
-  if (ours == method.values.end() || theirs == baseline.values.end()) return std::nullopt;
+  const auto ours = method.values->find(metric);
+  const auto theirs = baseline.values->find(metric);
+  if (ours == method.values->end() || theirs == baseline.values->end()) return std::nullopt;
   check_prompts(method, baseline);
   const std::vector<results::ValueRow>& rows = theirs->second.rows;
   std::unordered_map<std::string_view, const results::ValueRow*> by_sample;  // once samples are not in one order

@@ -24,9 +24,9 @@ constexpr int64_t kFewestRounds = 5;  // that drafted a position; fewer make a j
 
 /// Rounds of the samples of one cell, whose two series are equally long.
 void add_rounds(const CellData& cell, std::vector<SeenRound>& rounds) {
-  const auto drafted = cell.series.find(metrics::kDraftedTokens.name);
-  const auto accepted = cell.series.find(metrics::kAcceptedTokens.name);
-  if (drafted == cell.series.end() || accepted == cell.series.end()) return;
+  const auto drafted = cell.series->find(metrics::kDraftedTokens.name);
+  const auto accepted = cell.series->find(metrics::kAcceptedTokens.name);
+  if (drafted == cell.series->end() || accepted == cell.series->end()) return;
   for (size_t i = 0; i < std::min(drafted->second.size(), accepted->second.size()); ++i) {
     const std::vector<float>& lengths = drafted->second[i].series.values;
     const std::vector<float>& kept = accepted->second[i].series.values;

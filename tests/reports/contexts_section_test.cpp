@@ -23,7 +23,7 @@ CellData cell(const std::string& method, float similarity) {
   cell.row.cell.kind = results::CellKind::serving;
   const std::string point = "load 0.8";
   for (const char* metric : {"served_score", "memory_hits"})
-    cell.values[metric] = {.metric = metric, .rows = {{.sample_id = point, .value = similarity}}};
+    cell.values.own()[metric] = {.metric = metric, .rows = {{.sample_id = point, .value = similarity}}};
   std::vector<float> at, answers, latency, first, tokens;
   for (int r = 0; r < 20; ++r) {
     at.push_back(r == 5 ? NAN : 1000.0F * static_cast<float>(r));  // the sixth had no answer
@@ -37,7 +37,7 @@ CellData cell(const std::string& method, float similarity) {
                                      {"end_to_end_ms", latency},
                                      {"time_to_first_token_ms", first},
                                      {"request_tokens", tokens}})
-    cell.series[name] = {{.sample_id = point, .series = {.name = name, .values = values}}};
+    cell.series.own()[name] = {{.sample_id = point, .series = {.name = name, .values = values}}};
   for (const char* tier : {"memory", "memory", "disk"})
     cell.events.push_back(
         {point, {.event = "context_stored", .data_json = json{{"form", "Knorm"}, {"tier", tier}}.dump()}});
@@ -78,7 +78,8 @@ TEST(ContextsSection, HasColumnsOfTheDeviceWhereContextsLieThere) {
   };
   EXPECT_EQ(titles(), 0);
   data.cells.push_back(cell("device too", 0.5F));
-  data.cells[1].values["device_hits"] = {.metric = "device_hits", .rows = {{.sample_id = "load 0.8", .value = 0.25}}};
+  data.cells[1].values.own()["device_hits"] = {.metric = "device_hits",
+                                               .rows = {{.sample_id = "load 0.8", .value = 0.25}}};
   EXPECT_EQ(titles(), 2);
 }
 
@@ -152,7 +153,7 @@ TEST(ContextsSection, PicksTheFastestSettingOfEachMethodThatReachesTheTarget) {
     each.row.cell.settings_json = one.settings;
     each.row.cell.engine_json = R"({"score_share": 0.8})";
     for (const char* metric : {"mean_time_to_first_token_ms", "mean_inter_token_latency_ms"})
-      each.values[metric] = {.metric = metric, .rows = {{.sample_id = "load 0.8", .value = one.first_ms}}};
+      each.values.own()[metric] = {.metric = metric, .rows = {{.sample_id = "load 0.8", .value = one.first_ms}}};
     data.cells.push_back(std::move(each));
   }
   const auto section = contexts_section(data);

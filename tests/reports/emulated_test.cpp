@@ -42,15 +42,15 @@ CellData cell(const std::string& method, CellKind kind, const std::vector<std::p
                    .baseline = method == "full"};
   made.answers.emplace();
   for (const auto& [metric, value] : values) {
-    made.values[metric] = {.metric = metric,
-                           .unit = "ms",
-                           .clock = results::Clock::measured,
-                           .storage = storage,
-                           .rows = {{.sample_id = "load 0.5", .value = value},
-                                    {.sample_id = "load 0.9", .sample_index = 1, .value = 2 * value}}};
+    made.values.own()[metric] = {.metric = metric,
+                                 .unit = "ms",
+                                 .clock = results::Clock::measured,
+                                 .storage = storage,
+                                 .rows = {{.sample_id = "load 0.5", .value = value},
+                                          {.sample_id = "load 0.9", .sample_index = 1, .value = 2 * value}}};
     for (const char* sample : {"load 0.5", "load 0.9"}) {
       const auto number = static_cast<float>(value);
-      made.series[metric].push_back(
+      made.series.own()[metric].push_back(
           {sample, {.name = metric, .values = {number, number + 1, number + 2}, .storage = storage}});
     }
   }
@@ -132,7 +132,7 @@ TEST(EmulatedMark, IsOnTimesOfStoredContexts) {
                                                  {"mean_time_to_first_token_ms", 30},
                                                  {"answered_ms", 5},
                                                  {"end_to_end_ms", 40}});
-  data.cells[0].values.erase("memory_hits");
+  data.cells[0].values.own().erase("memory_hits");
   const auto section = contexts_section(data);
   ASSERT_TRUE(section);
   expect_marked(section->tables.at(0), 3);

@@ -32,7 +32,7 @@ CellData cell(const std::string& label, const std::string& method, double share,
     for (int64_t i = 0; i < samples; ++i)
       values.rows.push_back(
           {.sample_id = std::string("s").append(std::to_string(i)), .sample_index = i, .value = value});
-    made.values[metric] = values;
+    made.values.own()[metric] = values;
   };
   column("kept_bytes_fraction", "fraction", share);
   column("kl_nats", "nats", distance);
@@ -170,7 +170,7 @@ TEST(NeedleGrid, IsDrawnAsAHeatMapAMethodWhereSamplesAreAGrid) {
   };
   EXPECT_EQ(maps(), 0);
   for (CellData& one : data.cells) {
-    std::vector<results::ValueRow>& rows = one.values["qa_f1"].rows;
+    std::vector<results::ValueRow>& rows = one.values.own()["qa_f1"].rows;
     for (size_t i = 0; i < rows.size(); ++i)
       rows[i].sample_id =
           std::string("length-").append(std::to_string(1000 * (i % 5 + 1))).append(i < 5 ? "-depth-0" : "-depth-37.5");
@@ -189,7 +189,7 @@ TEST(EqualBytes, RefusesWhatItCannotRank) {
 
 TEST(EqualBytes, ComparesOnSamplesThatAllHave) {
   CellData far = cell("far", "far", 0.25, 0.25);
-  for (int64_t i = 4; i < 10; ++i) far.values["kl_nats"].rows[static_cast<size_t>(i)].value = 0;
+  for (int64_t i = 4; i < 10; ++i) far.values.own()["kl_nats"].rows[static_cast<size_t>(i)].value = 0;
   const Document document = equal_bytes_report(
       experiment({cell("full", "full", 1, 0), std::move(far), cell("near", "near", 0.25, 0.125, "{}", 4)}), {0.3});
   const Table* ranking = find_table(document, "ranking");
@@ -216,9 +216,9 @@ TEST(EqualBytes, RanksHaveIntervalsFromSixSamplesAWorkloadOn) {
 TEST(EqualBytes, SharesAreOfLayersWithoutAWindow) {
   const auto with_window = [](CellData made, double resident, double sliding) {
     for (const auto& [metric, value] : {std::pair("resident_bytes", resident), std::pair("sliding_bytes", sliding)}) {
-      results::ValueColumn values = made.values.at("kept_bytes_fraction");
+      results::ValueColumn values = made.values->at("kept_bytes_fraction");
       for (results::ValueRow& row : values.rows) row.value = value;
-      made.values[metric] = std::move(values);
+      made.values.own()[metric] = std::move(values);
     }
     return made;
   };

@@ -27,7 +27,7 @@ CellData cell(const std::string& method, results::CellKind kind, const Values& v
   made.row.state = results::CellState::done;
   made.card = {{"metrics", "qa_f1 v1"}};
   for (const auto& [metric, value] : values) {
-    made.values[metric] = {.metric = metric, .unit = "ms", .rows = {{.sample_id = "s", .value = value}}};
+    made.values.own()[metric] = {.metric = metric, .unit = "ms", .rows = {{.sample_id = "s", .value = value}}};
   }
   return made;
 }
@@ -105,7 +105,7 @@ TEST(EqualQuality, TimesAreReadBetweenTheSettingsOfAMethod) {
 
 TEST(LatencyDistribution, RisesToAllRequests) {
   CellData served = cell("full", results::CellKind::serving, {});
-  served.series["time_to_first_token_ms"] = {
+  served.series.own()["time_to_first_token_ms"] = {
       {.sample_id = "0.5x", .series = {.name = "time_to_first_token_ms", .values = {30.0F, 10.0F, 20.0F, 40.0F}}}};
   const std::vector<Chart> charts = latency_distribution_charts({.cells = {served}});
   ASSERT_EQ(charts.size(), 1U);

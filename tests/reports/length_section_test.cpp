@@ -28,8 +28,8 @@ CellData cell(const std::string& method, float kl, float most) {
     for (size_t i = 0; i <= steps; ++i) bytes.push_back(std::min(100 + static_cast<float>(i), most));
     if (most < 200) bytes.back() = most - 1;
     const std::string sample = fmt::format("s{}", steps);
-    cell.series["kl_nats"].push_back(row(sample, "kl_nats", distance));
-    cell.series["device_bytes"].push_back(row(sample, "device_bytes", bytes));
+    cell.series.own()["kl_nats"].push_back(row(sample, "kl_nats", distance));
+    cell.series.own()["device_bytes"].push_back(row(sample, "device_bytes", bytes));
   }
   return cell;
 }
@@ -59,7 +59,7 @@ TEST(LengthSection, ScoredTextsHaveTheirLogProbabilityByPosition) {
         .workload = "books", .method = method, .method_name = method, .baseline = data.cells.size() == 1};
     std::vector<float> nll(70, 2);
     std::fill(nll.begin() + 32, nll.end(), data.cells.size() == 1 ? 2.0F : 3.0F);
-    scored.series["nll_nats"].push_back(row("s", "nll_nats", nll));
+    scored.series.own()["nll_nats"].push_back(row("s", "nll_nats", nll));
   }
   const auto section = length_section(data);
   ASSERT_TRUE(section);

@@ -312,7 +312,7 @@ CellData served(const std::string& method, const std::vector<std::array<double, 
                                         {"mean_time_to_first_token_ms", time},
                                         {"served_score", score},
                                         {"served_requests_per_s", std::min(load, 3.0)}}) {
-      results::ValueColumn& column = cell.values[metric];
+      results::ValueColumn& column = cell.values.own()[metric];
       column.metric = metric;
       column.rows.push_back({.sample_id = point, .value = value});
     }

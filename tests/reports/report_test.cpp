@@ -285,7 +285,7 @@ TEST_F(ReportTest, ProtocolsOfQuestionsStayApartAndEveryCaptionSaysWhich) {
     for (CellData cell : seen.cells) {
       cell.row.cell.workload = "calls " + protocols[i];
       std::ranges::find(cell.card, "question", &std::pair<std::string, std::string>::first)->second = protocols[i];
-      for (results::ValueRow& score : cell.values["qa_f1"].rows) score.value -= 0.1 * static_cast<double>(i);
+      for (results::ValueRow& score : cell.values.own()["qa_f1"].rows) score.value -= 0.1 * static_cast<double>(i);
       data.cells.push_back(std::move(cell));
     }
   }

@@ -32,13 +32,13 @@ ExperimentData experiment(const std::vector<Measured>& methods) {
                      .method = method.method,
                      .method_name = method.method,
                      .baseline = method.method == "full"};
-    cell.values["embedding_similarity"] = column("embedding_similarity", method.similarity);
-    cell.values["kept_bytes_fraction"] =
+    cell.values.own()["embedding_similarity"] = column("embedding_similarity", method.similarity);
+    cell.values.own()["kept_bytes_fraction"] =
         column("kept_bytes_fraction", std::vector<double>(method.similarity.size(), method.share));
     std::vector<double> lengths;
     for (size_t i = 0; i < method.similarity.size(); ++i) lengths.push_back(100.0 * static_cast<double>(i + 1));
     cell.prompt_lengths = column("prompt_length", lengths);
-    for (size_t i = 0; i < method.similarity.size(); ++i) cell.prompts.emplace(fmt::format("s{}", i), "p");
+    for (size_t i = 0; i < method.similarity.size(); ++i) cell.prompts.own().emplace(fmt::format("s{}", i), "p");
     data.cells.push_back(std::move(cell));
   }
   return data;
@@ -88,7 +88,7 @@ TEST(SampleSection, TheBestShareIsQualityLessBytes) {
 
 TEST(SampleSection, NothingWithoutSimilarity) {
   ExperimentData data = experiment({{"full", {1}}, {"half", {0.9}, 0.5}});
-  for (CellData& cell : data.cells) cell.values.erase("embedding_similarity");
+  for (CellData& cell : data.cells) cell.values.own().erase("embedding_similarity");
   EXPECT_FALSE(sample_section(data));
 }
 

@@ -24,7 +24,7 @@ TEST_F(ReportTest, RequestsOfALengthHaveATableOfTimesOfTheirOwn) {
   for (CellData& cell : longer) {
     cell.row.cell.workload = "[2k,16k]";
     cell.row.cell.workload_json = R"({"name": "needle", "request_tokens": [2048, 16384]})";
-    for (results::SeriesRow& row : cell.series["inter_token_latency_ms"]) {
+    for (results::SeriesRow& row : cell.series.own()["inter_token_latency_ms"]) {
       for (float& value : row.series.values) value *= 3;
     }
   }
@@ -64,7 +64,8 @@ CellData timed_cell(const std::string& method, const std::string& metric,
   data.row.cell.kind = results::CellKind::timing;
   data.row.cell.baseline = method == "full";
   for (size_t i = 0; i < repeats.size(); ++i)
-    data.series[metric].push_back({.sample_id = std::to_string(i), .series = {.name = metric, .values = repeats[i]}});
+    data.series.own()[metric].push_back(
+        {.sample_id = std::to_string(i), .series = {.name = metric, .values = repeats[i]}});
   return data;
 }
 

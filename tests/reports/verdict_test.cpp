@@ -173,11 +173,13 @@ CellData cell(const std::string& method, const std::string& workload, const std:
   made.row.done_samples = static_cast<int64_t>(scores.size());
   made.card = {{"metrics", "qa_f1 v1"}};
   for (const auto& [metric, unit] : {std::pair{"qa_f1", "fraction"}, std::pair{"kl_nats", "nats"}})
-    made.values[metric] = {.metric = metric, .unit = unit, .rows = {}};
+    made.values.own()[metric] = {.metric = metric, .unit = unit, .rows = {}};
   for (size_t i = 0; i < scores.size(); ++i) {
     const std::string id = fmt::format("s{}", i);
-    made.values["qa_f1"].rows.push_back({.sample_id = id, .sample_index = static_cast<int64_t>(i), .value = scores[i]});
-    made.values["kl_nats"].rows.push_back({.sample_id = id, .sample_index = static_cast<int64_t>(i), .value = kl});
+    made.values.own()["qa_f1"].rows.push_back(
+        {.sample_id = id, .sample_index = static_cast<int64_t>(i), .value = scores[i]});
+    made.values.own()["kl_nats"].rows.push_back(
+        {.sample_id = id, .sample_index = static_cast<int64_t>(i), .value = kl});
   }
   return made;
 }

@@ -180,7 +180,7 @@ std::vector<std::string> names_of(const std::string& id) {
 void expect_metrics(const json& config, const reports::ExperimentData& data) {
   std::set<std::string> everywhere;
   for (const reports::CellData& cell : data.cells)
-    for (const auto& [metric, column] : cell.values) everywhere.insert(metric);
+    for (const auto& [metric, column] : *cell.values) everywhere.insert(metric);
   const auto any_of = [](const std::string& id, const auto& holder) {
     return std::ranges::any_of(names_of(id), [&](const std::string& name) { return holder.contains(name); });
   };
@@ -194,7 +194,7 @@ void expect_metrics(const json& config, const reports::ExperimentData& data) {
     ASSERT_NE(scores, cell.card.end());
     std::istringstream list(scores->second);  // "qa_f1 v1, output_f1 v1"
     for (std::string id, version; list >> id >> version;)
-      EXPECT_TRUE(asks_judge(id) || any_of(id, cell.values)) << cell.row.cell.method << " lacks " << id;
+      EXPECT_TRUE(asks_judge(id) || any_of(id, *cell.values)) << cell.row.cell.method << " lacks " << id;
   }
 }
 
