@@ -64,7 +64,7 @@ int64_t fewest_pairs() {
 }
 
 metrics::ResamplingOptions resampling_for(size_t values) {
-  constexpr int64_t kDraws = 2'000'000;
+  constexpr int64_t kDraws = 1'000'000;
   const int64_t each = kDraws / std::max<int64_t>(1, static_cast<int64_t>(values));
   return {.resamples = std::clamp<int64_t>(each, 400, 10'000)};
 }

@@ -19,8 +19,8 @@ inline constexpr double kLevel = 0.05;
 /// The fewest pairs whose sign-flip test can reach the level.
 [[nodiscard]] int64_t fewest_pairs();
 
-/// Fewer resamples for more values (10,000 up to 200 values, at least 400): a report of 100,000 samples stays a matter
-/// of seconds, and the interval's own error stays a small part of its width.
+/// Fewer resamples for more values (10,000 up to 100 values, 1,000 of 1,000, at least 400): a report of 100,000 samples
+/// stays a matter of two seconds, and the interval's own error stays a small part of its width.
 [[nodiscard]] metrics::ResamplingOptions resampling_for(size_t values);
 
 /// The values that are numbers.
