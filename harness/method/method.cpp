@@ -51,14 +51,6 @@ const char* to_string(Family family) {
   return "";
 }
 
-Traffic& Traffic::operator+=(const Traffic& other) {
-  loaded_bytes += other.loaded_bytes;
-  offloaded_bytes += other.offloaded_bytes;
-  link_seconds += other.link_seconds;
-  stalled_seconds += other.stalled_seconds;
-  return *this;
-}
-
 Activity& Activity::operator+=(const Activity& other) {
   entries_dropped += other.entries_dropped;
   entries_packed += other.entries_packed;

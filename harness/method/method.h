@@ -15,6 +15,7 @@
 #include "harness/cache/layer_cache.h"
 #include "harness/core/nested.h"
 #include "harness/core/parameters.h"
+#include "harness/core/traffic.h"
 #include "harness/method/layer_choice.h"
 #include "harness/method/model_facts.h"
 #include "harness/method/prompt_statistic.h"
@@ -105,16 +106,6 @@ struct LayerObservations {
   std::vector<ReconstructionScores> reconstructions;
   std::vector<RestoredEntries> restorations;
   std::vector<GatheredStatistic> statistics;
-};
-
-/// Bytes that a request moved between the device and the tiers behind it, and the time that took.
-struct Traffic {
-  int64_t loaded_bytes = 0;
-  int64_t offloaded_bytes = 0;
-  double link_seconds = 0;     // that loads occupied the link
-  double stalled_seconds = 0;  // that a pass waited for loads; the rest was hidden behind computing
-
-  Traffic& operator+=(const Traffic& other);
 };
 
 /// Proof that a method acted on a sample. A method whose counters are all zero is reported as inactive.

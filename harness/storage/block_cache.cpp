@@ -38,9 +38,7 @@ void BlockCache::load(const std::vector<int32_t>& missing, const std::vector<int
   Transfer transfer =
       store_.load(std::vector<std::vector<int32_t>>(static_cast<size_t>(shape_.kv_heads), positions), rows.data());
   transfer.wait();
-  loaded_bytes_ = transfer.bytes();
-  link_seconds_ = transfer.link_seconds();
-  waited_seconds_ = transfer.waited_seconds();
+  loaded_ = transfer.as_load();
 
   make_room(wanted, count);
   for (const int32_t block : missing) held_[block].entries = std::make_unique<EntrySegment>(shape_, ledger_);
@@ -54,8 +52,7 @@ void BlockCache::load(const std::vector<int32_t>& missing, const std::vector<int
 }
 
 void BlockCache::use(const std::vector<int32_t>& blocks) {
-  loaded_bytes_ = 0;
-  link_seconds_ = waited_seconds_ = 0;
+  loaded_ = {};
   std::vector<int32_t> missing;
   std::ranges::copy_if(blocks, std::back_inserter(missing), [&](int32_t block) { return !held_.contains(block); });
   if (!missing.empty()) load(missing, blocks);

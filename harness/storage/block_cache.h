@@ -41,10 +41,8 @@ class BlockCache final : public LayerIndex {
   [[nodiscard]] int64_t held() const { return static_cast<int64_t>(held_.size()); }
 
   [[nodiscard]] int64_t offloaded_bytes() const { return store_.offloaded_bytes(); }
-  /// The transfer of the last use(): bytes, seconds on the link, seconds waited.
-  [[nodiscard]] int64_t loaded_bytes() const { return loaded_bytes_; }
-  [[nodiscard]] double link_seconds() const { return link_seconds_; }
-  [[nodiscard]] double waited_seconds() const { return waited_seconds_; }
+  /// The load of the last use().
+  [[nodiscard]] const Traffic& loaded() const { return loaded_; }
 
   /// Bytes of the blocks on the device.
   [[nodiscard]] int64_t bytes() const override;
@@ -66,9 +64,7 @@ class BlockCache final : public LayerIndex {
   mutable EntryStore store_;  // cloning waits for what is on its way
   std::map<int32_t, Held> held_;
   int64_t uses_ = 0;
-  int64_t loaded_bytes_ = 0;
-  double link_seconds_ = 0;
-  double waited_seconds_ = 0;
+  Traffic loaded_;
 };
 
 }  // namespace kvarena::storage

@@ -153,9 +153,7 @@ LowRankSegment::Fetched LowRankSegment::with_values(const Lists& lists,
                          numbers_of(row, std::ssize(list), shape().head_dim, shape().dtype).data());
     row += std::ssize(list) * values_.row_bytes();
   }
-  fetched.loaded_bytes = rows.bytes();
-  fetched.link_seconds = count > 0 ? arriving.link_seconds() : 0;
-  fetched.waited_seconds = arriving.waited_seconds();
+  fetched.loaded = arriving.as_load();
   return fetched;
 }
 

@@ -44,9 +44,7 @@ class LowRankSegment final : public Segment {
   /// Entries put together, and what came over the link for it.
   struct Fetched {
     std::unique_ptr<GatheredSegment> entries;
-    int64_t loaded_bytes = 0;
-    double link_seconds = 0;
-    double waited_seconds = 0;
+    Traffic loaded;
   };
   /// The listed entries, none of them exact: their values come while their keys are restored. Throws the transfer's
   /// error.

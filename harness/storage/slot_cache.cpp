@@ -69,9 +69,7 @@ std::unique_ptr<Segment> SlotCache::arrive(const EntrySegment& tail) {
   KVARENA_ASSERT(tail.entries(0) == 0 || (tail.entries(0) == 1 && tail.position(0, 0) == sent()),
                  fmt::format("a tail of {} entries behind {}", tail.entries(0), sent()));
   transfer_.wait();
-  loaded_bytes_ = rows_.bytes();
-  link_seconds_ = loaded_bytes_ > 0 ? transfer_.link_seconds() : 0;
-  waited_seconds_ = transfer_.waited_seconds();
+  loaded_ = transfer_.as_load();
   place_in_slots(tail);
   transfer_ = {};
   rows_ = {};

@@ -42,10 +42,8 @@ class SlotCache final : public LayerIndex, public EntrySource {
   /// Entries of each head in the tier.
   [[nodiscard]] int64_t sent() const { return store_.entries(); }
   [[nodiscard]] int64_t offloaded_bytes() const { return store_.offloaded_bytes(); }
-  /// The transfer of the last arrive(): bytes, seconds on the link, seconds waited.
-  [[nodiscard]] int64_t loaded_bytes() const { return loaded_bytes_; }
-  [[nodiscard]] double link_seconds() const { return link_seconds_; }
-  [[nodiscard]] double waited_seconds() const { return waited_seconds_; }
+  /// The load of the last arrive().
+  [[nodiscard]] const Traffic& loaded() const { return loaded_; }
 
   [[nodiscard]] uint64_t source_of(const Segment& shown) const override { return &shown == &slots_ ? source_ : 0; }
   /// Bytes of slots and arriving rows.
@@ -71,9 +69,7 @@ class SlotCache final : public LayerIndex, public EntrySource {
   Lists missing_;                  // [kv_heads] positions asked for, ascending
   Buffer rows_;                    // where entries arrive
   Transfer transfer_;              // destroyed before the rows
-  int64_t loaded_bytes_ = 0;
-  double link_seconds_ = 0;
-  double waited_seconds_ = 0;
+  Traffic loaded_;
 };
 
 }  // namespace kvarena::storage

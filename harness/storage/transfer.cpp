@@ -73,4 +73,9 @@ double Transfer::link_seconds() const {
   return state_->link_seconds;
 }
 
+Traffic Transfer::as_load() const {
+  if (bytes() == 0) return {};
+  return {.loaded_bytes = bytes(), .link_seconds = link_seconds(), .stalled_seconds = waited_seconds()};
+}
+
 }  // namespace kvarena::storage

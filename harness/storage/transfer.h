@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "harness/core/traffic.h"
+
 namespace kvarena::storage {
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
@@ -33,6 +35,8 @@ class Transfer {
   [[nodiscard]] double link_seconds() const;
   /// Seconds that wait() has blocked so far: the time that computing did not hide.
   [[nodiscard]] double waited_seconds() const { return waited_seconds_; }
+  /// Its bytes and times as those of a load, once it is complete; zeros where no bytes are moved.
+  [[nodiscard]] Traffic as_load() const;
 
  private:
   friend class Link;

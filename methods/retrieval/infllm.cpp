@@ -254,9 +254,7 @@ class InfLlm final : public Method {
 
   static void fetch(BlockCache& blocks, const std::vector<int32_t>& chosen, Activity& activity) {
     blocks.use(chosen);
-    activity.traffic.loaded_bytes += blocks.loaded_bytes();
-    activity.traffic.link_seconds += blocks.link_seconds();
-    activity.traffic.stalled_seconds += blocks.waited_seconds();
+    activity.traffic += blocks.loaded();
   }
 
   /// The representative of the block that begins with entry `first` of the tail.

@@ -107,10 +107,7 @@ class ShadowKv final : public Method {
  private:
   /// Entries that were fetched, with their way counted.
   static std::unique_ptr<Segment> arrived(LayerContext& layer, LowRankSegment::Fetched fetched) {
-    Traffic& traffic = layer.activity.traffic;
-    traffic.loaded_bytes += fetched.loaded_bytes;
-    traffic.link_seconds += fetched.link_seconds;
-    traffic.stalled_seconds += fetched.waited_seconds;
+    layer.activity.traffic += fetched.loaded;
     return std::move(fetched.entries);
   }
 

@@ -260,13 +260,8 @@ class SpeCache final : public Method {
     if (!fetched.under_way) return;
     if (fetched.missing.empty()) fetch(layer, fetched);  // a copy's
     const LayerShape& shape = layer.cache.shape();
-    if (fetched.rows.bytes() > 0) {
-      fetched.transfer.wait();
-      Traffic& traffic = layer.activity.traffic;
-      traffic.loaded_bytes += fetched.transfer.bytes();
-      traffic.link_seconds += fetched.transfer.link_seconds();
-      traffic.stalled_seconds += fetched.transfer.waited_seconds();
-    }
+    fetched.transfer.wait();
+    layer.activity.traffic += fetched.transfer.as_load();
     EntrySegment arrived(shape, layer.cache.ledger());
     const std::byte* rows = fetched.rows.data();
     for (int64_t h = 0; h < shape.kv_heads; ++h) {

@@ -290,9 +290,7 @@ class SpeContext final : public Method {
     }
     if (auto* slots = slots_of(layer.cache)) {
       layer.cache.view = slots->arrive(layer.cache.tail());
-      layer.activity.traffic.loaded_bytes += slots->loaded_bytes();
-      layer.activity.traffic.link_seconds += slots->link_seconds();
-      layer.activity.traffic.stalled_seconds += slots->waited_seconds();
+      layer.activity.traffic += slots->loaded();
     } else if (!index.chosen.empty() && !attends_to_all(layer.layer, layer.cache)) {
       layer.cache.view = std::make_unique<IndexedSegment>(layer.cache.tail(), lists_of(index), layer.cache.ledger());
     }

@@ -48,9 +48,7 @@ void OffloadedCache::wait_for(int64_t layer) {
 void OffloadedCache::offload(int64_t before, Traffic& traffic) {
   for (const storage::Transfer& reload : reloads_) {
     KVARENA_ASSERT(reload.done(), "a pass over the cache waited for all layers");
-    traffic.loaded_bytes += reload.bytes();
-    traffic.link_seconds += reload.link_seconds();
-    traffic.stalled_seconds += reload.waited_seconds();
+    traffic += reload.as_load();
   }
   reloads_.clear();
   arriving_.clear();

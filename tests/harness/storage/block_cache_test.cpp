@@ -57,7 +57,7 @@ TEST(BlockCache, TheBlocksUsedLastStay) {
   const auto use = [&](const std::vector<int32_t>& wanted) {
     layer.blocks.use(wanted);
     for (const int32_t block : wanted) layer.expect_block(layer.blocks, block);
-    return layer.blocks.loaded_bytes() / kBlockBytes;
+    return layer.blocks.loaded().loaded_bytes / kBlockBytes;
   };
   EXPECT_EQ(use({1, 4}), 2);
   EXPECT_EQ(use({4, 6}), 1);  // 1 4 6
@@ -81,7 +81,7 @@ TEST(BlockCache, ACopyHasTheSameBlocksAndCountsItsOwnBytes) {
   EXPECT_EQ(ledger->current(Tier::device), blocks.bytes());
   EXPECT_GE(ledger->current(Tier::host), 4 * kBlockBytes);
   blocks.use({0, 3});
-  EXPECT_EQ(blocks.loaded_bytes(), 0);
+  EXPECT_EQ(blocks.loaded().loaded_bytes, 0);
   layer.send(2);
   EXPECT_EQ(blocks.blocks(), 4);
   blocks.use({2});
@@ -97,7 +97,7 @@ TEST(BlockCache, AFailedLoadChangesNothing) {
   EXPECT_THROW(layer.blocks.use({1, 2}), UserError);
   EXPECT_EQ(layer.blocks.held(), 2);
   layer.blocks.use({0, 1});
-  EXPECT_EQ(layer.blocks.loaded_bytes(), 0);
+  EXPECT_EQ(layer.blocks.loaded().loaded_bytes, 0);
   layer.blocks.use({1, 2});
   layer.expect_block(layer.blocks, 2);
 }

@@ -96,7 +96,7 @@ struct Pair {
     EXPECT_EQ(attended(*view), attended(expected));
     slots.offload(tail);
     last = chosen;
-    return slots.loaded_bytes();
+    return slots.loaded().loaded_bytes;
   }
 
   /// A step whose view is asked for before its entry is there; returns the bytes that it loaded.
@@ -114,7 +114,7 @@ struct Pair {
     append(1);
     slots.offload(tail);
     last = chosen;
-    return slots.loaded_bytes();
+    return slots.loaded().loaded_bytes;
   }
 
   KvCache cache;
