@@ -33,6 +33,7 @@ PAIRS = [("knorm", {}, "KnormPress"), ("keydiff", {}, "KeyDiffPress"), ("snapkv"
          ("tova", {"keep_newest": True}, "TOVAPress"), ("expected_attention", {}, "ExpectedAttentionPress"),
          ("streaming_llm", {}, "StreamingLLMPress"), ("lagkv", {"lag": 64}, "LagKVPress"),
          ("random", {}, "RandomPress"), ("adakv", {}, "AdaKVPress(SnapKVPress"), ("curdkv", {}, "CURPress")]
+ARITHMETIC = {"f32": "exact", "bf16": "bf16"}  # as torch has it: in bf16 activations are rounded at products, too
 QUESTION = "\nWhat is described above? In short:"
 
 
@@ -57,7 +58,7 @@ def ours(folder, prompts, options):
     """Processor seconds of a run over one prompt more; it goes on where the last one ended."""
     config = folder / "study.json"
     config.write_text(json.dumps({
-        "name": "study_speed", "models": [{"name": "smollm2-135m", "dtype": options.dtype}],
+        "name": "study_speed", "models": [{"name": "smollm2-135m", "dtype": options.dtype, "arithmetic": ARITHMETIC[options.dtype]}],
         "workloads": [{"name": "prompts", "file": str(folder / "prompts.jsonl"), "metric": "rouge_l", "question": "unseen",
                        "chat": False}],
         "methods": [entry for _, entry, _ in settings()],
