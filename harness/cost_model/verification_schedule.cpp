@@ -49,7 +49,7 @@ int64_t VerificationSchedule::running() const {
 }
 
 double VerificationSchedule::resident_bytes() const {
-  double bytes = 0;
+  double bytes = others_bytes_;
   for (const Request& request : requests_) {
     if (request.mode == Mode::left) continue;
     bytes += request.compressed_bytes + (request.pinned ? request.full_bytes : 0);

@@ -69,6 +69,9 @@ class VerificationSchedule {
   /// Adds a request with its caches; returns its id, counted from 0.
   int64_t add(double full_bytes, double compressed_bytes);
 
+  /// Caches of others take so many bytes of the device beside those of requests and loads.
+  void set_others(double bytes) { others_bytes_ = bytes; }
+
   /// Plans the next iteration, expected to take `iteration_seconds`, and begins the reloads that are to run in it. A
   /// due verification whose reload does not arrive in time is late and stalls its request alone (staggered, sequential)
   /// or all of them (lock_step).
@@ -136,6 +139,7 @@ class VerificationSchedule {
   ScheduleSettings settings_;
   ResourceRings rings_;
   std::vector<Request> requests_;
+  double others_bytes_ = 0;
   std::map<int64_t, Load> loads_;  // by id, that have not come
   int64_t next_load_ = 0;
   int64_t late_verifies_ = 0;

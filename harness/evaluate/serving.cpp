@@ -44,15 +44,8 @@ Served serve_with(Transformer& model, const ServingTask& task, const Method& met
     if (task.settings.stored_prompts) store_start(model, request, requests.back());
     if (const Reuser* reuser = method.reuser()) prime(model, request.prompt, request.layout, *reuser, *memory);
   }
-  serving::BatchSettings batch = batch_settings(task.settings);
-  int64_t reload_bytes = 0;
-  if (has_schedule(method)) {
-    reload_bytes = static_cast<int64_t>(task.settings.reload_share * static_cast<double>(batch.cache_bytes));
-    batch.cache_bytes -= reload_bytes;
-  }
-  ServingEngine engine(model, std::move(requests), task.requests.front().facts, reload_bytes);
-  Served served{.run = serving::serve(std::move(load), engine, batch)};
-  served.run.peak_held_bytes += reload_bytes;
+  ServingEngine engine(model, std::move(requests), task.requests.front().facts);
+  Served served{.run = serving::serve(std::move(load), engine, batch_settings(task.settings))};
   for (size_t i = 0; i < task.requests.size(); ++i) {
     const Request& request = task.requests[i];
     served.answers.push_back(engine.answer(static_cast<int64_t>(i)));

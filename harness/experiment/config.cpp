@@ -392,11 +392,9 @@ void ServingSettings::parameters(ParameterVisitor& p) {
       .doc(
           "tokens of a text that all prompts begin with, which a server behind an endpoint may keep; 0 = it is told to "
           "keep nothing of other prompts");
-  p("cache_mib", cache_mib).above(0).doc("budget for the caches of all requests together");
-  p("reload_share", reload_share)
+  p("cache_mib", cache_mib)
       .above(0)
-      .max(0.9)
-      .doc("of cache_mib, kept for full caches that come back where a verifier has a schedule");
+      .doc("budget for the caches of all requests together, full ones that come back for a verification included");
   p("pass_tokens", pass_tokens).min(2).doc("decoding steps and prompt tokens of one pass together, at most");
   p("max_running", max_running).min(1).doc("requests admitted at a time; below pass_tokens");
   p("time_to_first_token_ms", time_to_first_token_ms).above(0).doc("objective of a request, queueing included");

@@ -152,7 +152,6 @@ struct ServingSettings {
   bool ignore_eos = false;                // answers have max_new_tokens, whatever ends them otherwise
   int64_t shared_prefix = 0;              // tokens that all prompts begin with, which a server may keep
   double cache_mib = 1024;
-  double reload_share = 0.25;  // share of cache_mib for full caches reloaded under a verifier's schedule
   int64_t pass_tokens = 512;
   int64_t max_running = 32;
   double time_to_first_token_ms = 2000;  // objectives of latency

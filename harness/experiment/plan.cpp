@@ -46,6 +46,7 @@ std::string engine_identity(const ExperimentConfig& config, const CellGroup& gro
     if (serving.ignore_eos == before.ignore_eos) identity.erase("ignore_eos");
     if (serving.shared_prefix == before.shared_prefix) identity.erase("shared_prefix");
     identity["requests"] = group.requests;
+    identity["reload_share"] = 0.25;  // the default of a setting that cells of before name
     if (config.contexts) {
       identity["requests_of_a_point"] = serving.requests;
       identity["contexts"] = json::parse(contexts_json(*config.contexts));

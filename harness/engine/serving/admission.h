@@ -43,6 +43,7 @@ class Admission {
     in_turn_.insert(promise.in_turn);
     return {new Promise(promise), GiveBack{this}};
   }
+  [[nodiscard]] int64_t room() const { return room_; }
   /// Room promised to those inside, without what they use in turn: now, and at most so far.
   [[nodiscard]] int64_t promised() const { return promised_; }
   [[nodiscard]] int64_t peak_promised() const { return peak_; }

@@ -26,14 +26,14 @@ class Batch {
         options_(options),
         settings_(settings),
         events_(events),
-        admission_(settings.device_bytes) {
+        admission_(std::make_shared<serving::Admission>(settings.device_bytes)) {
     if (!has_schedule(method)) return;
     run_.scheduled = true;
-    const ScheduledSettings scheduled = scheduled_settings(method, model, prompt.model->tiers, settings.device_bytes);
+    const ScheduledSettings scheduled = scheduled_settings(method, model, prompt.model->tiers);
     options_.offload_tier = scheduled.tier;
     load_ = &prompt.model->tiers->load(scheduled.tier);
     run_.link_bytes_per_s = scheduled.link_bytes_per_s;
-    scheduled_.emplace(scheduled);
+    scheduled_.emplace(scheduled, admission_);
   }
 
   BatchRun run() {
@@ -70,9 +70,12 @@ class Batch {
       run_to_first_token(*model_, *session);
       if (scheduled_) note_peak(beside + dynamic_cast<VerifySession&>(*session).start_bytes());
       if (run_.sessions.size() == 1) measure(*session);
-      places_.push_back(session->finished() ? serving::Admission::Place() : admission_.admit({.own = each_}));
-      if (scheduled_ && !session->finished()) {
+      serving::Admission::Place& place = places_.emplace_back();
+      if (session->finished()) continue;
+      if (scheduled_) {
         scheduled_->add(dynamic_cast<VerifySession&>(*session), full_, each_);
+      } else {
+        place = admission_->admit({.own = each_});
       }
     }
     run_.peak_running = std::max(run_.peak_running, running());
@@ -103,7 +106,7 @@ class Batch {
     each_ = least_ ? *least_ : bytes_to_end(*model_, *method_, first, first.held_bytes(), n, answer);
     full_ = full_cache_bytes(*model_, n + answer);
     if (scheduled_) return;  // which says itself whether one fits
-    if (admission_.fits({.own = each_})) return;
+    if (admission_->fits({.own = each_})) return;
     fail({.place = "device memory for caches",
           .found = fmt::format("{} bytes that one request may come to hold", each_),
           .expected = fmt::format("at most {}", settings_.device_bytes),
@@ -113,7 +116,7 @@ class Batch {
   [[nodiscard]] bool next_fits() {
     if (run_.sessions.empty()) return true;
     if (scheduled_) return scheduled_->may_start(full_, each_);
-    return admission_.fits({.own = each_});
+    return admission_->fits({.own = each_});
   }
 
   [[nodiscard]] std::vector<PassMember*> turn() {
@@ -167,8 +170,8 @@ class Batch {
   const BatchRunEvents& events_;
   storage::Link* load_ = nullptr;  // that full caches come over
   BatchRun run_;
-  serving::Admission admission_;                   // of plain requests
-  std::vector<serving::Admission::Place> places_;  // by session
+  std::shared_ptr<serving::Admission> admission_;
+  std::vector<serving::Admission::Place> places_;  // by session, of plain requests
   std::optional<ScheduledDecoding> scheduled_;
   std::optional<int64_t> least_;  // bytes that a request needs, of those that give up room
   int64_t each_ = 0;              // bytes of a request

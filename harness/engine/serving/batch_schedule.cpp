@@ -8,7 +8,8 @@
 
 namespace kvarena::serving {
 
-BatchSchedule::BatchSchedule(const BatchSettings& settings) : settings_(settings), admission_(settings.cache_bytes) {
+BatchSchedule::BatchSchedule(const BatchSettings& settings)
+    : settings_(settings), memory_(std::make_shared<Admission>(settings.cache_bytes)) {
   if (settings.max_running >= 1 && settings.max_running < settings.pass_tokens) return;
   fail({.place = "serving",
         .found = fmt::format("{} running requests in passes of {} tokens", settings.max_running, settings.pass_tokens),
@@ -27,12 +28,13 @@ std::string BatchSchedule::submit(int64_t request, int64_t prompt_tokens, int64_
   return "";
 }
 
-std::vector<int64_t> BatchSchedule::admit() {
+std::vector<int64_t> BatchSchedule::admit(const std::function<bool(int64_t bytes)>& may_have) {
   std::vector<int64_t> admitted;
-  while (!queue_.empty() && running() < settings_.max_running && admission_.fits(queue_.front().promise)) {
+  while (!queue_.empty() && running() < settings_.max_running && memory_->fits(queue_.front().promise)) {
     const Waiting& next = queue_.front();
+    if (may_have && !may_have(next.promise.own)) break;
     running_[next.request] = {
-        .prompt_left = next.prompt_left, .order = admitted_++, .place = admission_.admit(next.promise)};
+        .prompt_left = next.prompt_left, .order = admitted_++, .place = memory_->admit(next.promise)};
     admitted.push_back(next.request);
     queue_.pop_front();
   }
@@ -59,7 +61,7 @@ PassPlan BatchSchedule::next() const {
   }
   plan.room = {.requests = settings_.max_running - running(),
                .tokens = room,
-               .bytes = settings_.cache_bytes - admission_.promised()};
+               .bytes = settings_.cache_bytes - memory_->promised()};
   return plan;
 }
 
@@ -74,7 +76,7 @@ void BatchSchedule::correct(int64_t request, int64_t prompt_left) { running_.at(
 void BatchSchedule::hold(int64_t request, int64_t bytes) {
   Admission::Place& place = running_.at(request).place;
   place.reset();
-  place = admission_.admit({.own = bytes});
+  place = memory_->admit({.own = bytes});
 }
 
 void BatchSchedule::leave(int64_t request) {

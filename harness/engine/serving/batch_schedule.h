@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -50,8 +52,8 @@ class BatchSchedule {
   /// Queues a request that may come to hold `bytes` while its prompt of `prompt_tokens` is processed and compressed.
   /// Returns why it is refused, "" when it is not: alone it would exceed the budget.
   [[nodiscard]] std::string submit(int64_t request, int64_t prompt_tokens, int64_t bytes);
-  /// Admits from the queue what fits; returns it in order.
-  std::vector<int64_t> admit();
+  /// Admits from the queue what fits and `may_have` so many bytes now; returns it in order.
+  std::vector<int64_t> admit(const std::function<bool(int64_t bytes)>& may_have = {});
   /// Every running request's step, then prompts in order of admission in what is left of the pass.
   [[nodiscard]] PassPlan next() const;
   /// `tokens` of the request's prompt went by.
@@ -65,8 +67,10 @@ class BatchSchedule {
 
   [[nodiscard]] int64_t waiting() const { return static_cast<int64_t>(queue_.size()); }
   [[nodiscard]] int64_t running() const { return static_cast<int64_t>(running_.size()); }
-  [[nodiscard]] int64_t reserved_bytes() const { return admission_.promised(); }
-  [[nodiscard]] int64_t peak_reserved_bytes() const { return admission_.peak_promised(); }
+  [[nodiscard]] int64_t reserved_bytes() const { return memory_->promised(); }
+  [[nodiscard]] int64_t peak_reserved_bytes() const { return memory_->peak_promised(); }
+  /// Room of the budget, which others may be promised too.
+  [[nodiscard]] const std::shared_ptr<Admission>& memory() const { return memory_; }
 
  private:
   struct Waiting {
@@ -80,7 +84,7 @@ class BatchSchedule {
     Admission::Place place;
   };
   BatchSettings settings_;
-  Admission admission_;
+  std::shared_ptr<Admission> memory_;
   std::deque<Waiting> queue_;
   std::map<int64_t, Running> running_;  // by request
   int64_t admitted_ = 0;

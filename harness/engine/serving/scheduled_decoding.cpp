@@ -39,13 +39,11 @@ bool has_schedule(const Method& method) {
   return copy != nullptr && !copy->schedule.empty();
 }
 
-ScheduledSettings scheduled_settings(const Method& method, Transformer& model, const storage::HierarchyPtr& tiers,
-                                     int64_t device_bytes) {
+ScheduledSettings scheduled_settings(const Method& method, Transformer& model, const storage::HierarchyPtr& tiers) {
   const auto copy = std::get<CompressedCopy>(method.verifier()->drafter());
   const cost_model::ScheduleKind kind = cost_model::schedule_named(copy.schedule);
   return {.kind = kind,
           .draft_length = method.verifier()->draft_length(),
-          .device_bytes = device_bytes,
           .tier = copy.tier,
           .link_bytes_per_s = reload_rate(model, tiers, copy.tier),
           .pin = copy.pin && kind == cost_model::ScheduleKind::staggered,
@@ -53,11 +51,11 @@ ScheduledSettings scheduled_settings(const Method& method, Transformer& model, c
           .weight_bytes = model.weight_bytes()};
 }
 
-ScheduledDecoding::ScheduledDecoding(const ScheduledSettings& settings)
+ScheduledDecoding::ScheduledDecoding(const ScheduledSettings& settings, std::shared_ptr<serving::Admission> memory)
     : settings_(settings),
-      admission_(settings.device_bytes),
+      memory_(std::move(memory)),
       schedule_({.kind = settings.kind,
-                 .rings = {.windows = settings.windows, .memory_bytes = static_cast<double>(settings.device_bytes)},
+                 .rings = {.windows = settings.windows, .memory_bytes = static_cast<double>(memory_->room())},
                  .link_bandwidth = settings.link_bytes_per_s,
                  .draft_length = settings.draft_length}),
       link_free_(Clock::now()) {}
@@ -84,7 +82,7 @@ void ScheduledDecoding::add(VerifySession& session, int64_t full_bytes, int64_t 
     fail({.place = "device memory for caches",
           .found = fmt::format("{} bytes of a full cache and {} of what is drafted on, beside {} of other requests",
                                full_bytes, resident_bytes, this->resident_bytes()),
-          .expected = fmt::format("at most {} bytes together", settings_.device_bytes),
+          .expected = fmt::format("at most {} bytes together", memory_->room()),
           .action = "run fewer requests at a time, compress more, or give the device more room"});
   }
   const int64_t id = schedule_.add(static_cast<double>(full_bytes), static_cast<double>(resident_bytes));
@@ -92,7 +90,7 @@ void ScheduledDecoding::add(VerifySession& session, int64_t full_bytes, int64_t 
   members_[id] = {.session = &session,
                   .full_bytes = full_bytes,
                   .resident_bytes = resident_bytes,
-                  .place = admission_.admit(promise(full_bytes, resident_bytes))};
+                  .place = memory_->admit(promise(full_bytes, resident_bytes))};
   share_room();
 }
 
@@ -137,8 +135,14 @@ void ScheduledDecoding::release(int64_t request, Member& member) {
   if (!failure.empty()) member.session->failed(failure);
 }
 
+int64_t ScheduledDecoding::others_bytes() const {
+  int64_t bytes = memory_->promised();
+  for (const auto& [id, member] : members_) bytes -= member.place->own;
+  return bytes;
+}
+
 int64_t ScheduledDecoding::resident_bytes() const {
-  int64_t bytes = starting_ ? starting_->resident_bytes : 0;
+  int64_t bytes = others_bytes() + (starting_ ? starting_->resident_bytes : 0);
   for (const auto& [id, member] : members_) bytes += member.resident_bytes;
   return bytes;
 }
@@ -153,7 +157,7 @@ int64_t ScheduledDecoding::full_bytes_claimed() const {
 }
 
 bool ScheduledDecoding::has_room(int64_t bytes) const {
-  return full_bytes_claimed() + resident_bytes() + bytes <= settings_.device_bytes;
+  return full_bytes_claimed() + resident_bytes() + bytes <= memory_->room();
 }
 
 void ScheduledDecoding::begin(int64_t request) {
@@ -200,7 +204,9 @@ bool ScheduledDecoding::arrives_in_time(int64_t request) const {
 }
 
 std::vector<VerifySession*> ScheduledDecoding::next(bool others_run) {
+  share_room();
   reload();
+  schedule_.set_others(static_cast<double>(others_bytes()));
   const cost_model::IterationPlan plan = schedule_.next(iteration_.seconds(), *this);
   beginning_ = plan.loads;
   for (const int64_t load : beginning_) (void)take_link(load_bytes_.at(load));
@@ -241,7 +247,7 @@ void ScheduledDecoding::wait_for_reload() {
   if (++idle_ <= 2 * settings_.windows) return;  // placements that lie ahead come nearer by themselves
   fail({.place = "verification schedule",
         .found = fmt::format("no place for a reload in {} iterations", idle_ - 1),
-        .expected = fmt::format("room for it in {} bytes of device memory, {} of them taken", settings_.device_bytes,
+        .expected = fmt::format("room for it in {} bytes of device memory, {} of them taken", memory_->room(),
                                 resident_bytes() + full_bytes_claimed()),
         .action = "run fewer requests at a time, or give the device more room"});
 }
@@ -262,6 +268,7 @@ void ScheduledDecoding::advance(double seconds) {
   for (const int64_t id : verifying_) settle(id, members_.at(id));
   verifying_.clear();
   schedule_.advance();
+  starting_.reset();
 }
 
 void ScheduledDecoding::settle(int64_t request, Member& member) {
@@ -331,7 +338,7 @@ void ScheduledDecoding::stop_drafting(int64_t request, Member& member) {
   schedule_.stop_drafting(request);
   member.resident_bytes = 0;
   member.place.reset();
-  member.place = admission_.admit({.own = member.full_bytes});
+  member.place = memory_->admit({.own = member.full_bytes});
 }
 
 }  // namespace kvarena

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -18,7 +19,6 @@ namespace kvarena {
 struct ScheduledSettings {
   cost_model::ScheduleKind kind = cost_model::ScheduleKind::staggered;
   int64_t draft_length = 1;     // x
-  int64_t device_bytes = 0;     // for caches: resident compressed ones, full ones on their way and in use
   Tier tier = Tier::host;       // that holds full caches
   double link_bytes_per_s = 0;  // of the link that they come over
   int64_t windows = 128;        // W
@@ -31,7 +31,7 @@ struct ScheduledSettings {
 [[nodiscard]] bool has_schedule(const Method& method);
 /// Settings for such a method. The rate of a real link is measured now.
 [[nodiscard]] ScheduledSettings scheduled_settings(const Method& method, Transformer& model,
-                                                   const storage::HierarchyPtr& tiers, int64_t device_bytes);
+                                                   const storage::HierarchyPtr& tiers);
 
 /// Sessions with offloaded caches (SessionOptions::offload_tier), of one verifier. The caller runs the passes: next(),
 /// a forward pass over what it returns, advance(). Full caches never take more of the device than resident ones leave,
@@ -41,11 +41,13 @@ struct ScheduledSettings {
 /// waits, everybody stops drafting and the others wait for room, until nobody is left.
 class ScheduledDecoding final : private cost_model::ReloadLink {
  public:
-  explicit ScheduledDecoding(const ScheduledSettings& settings);
+  /// `memory`: room for caches, resident compressed ones, full ones on their way and in use, and those of others who
+  /// are promised it too.
+  ScheduledDecoding(const ScheduledSettings& settings, std::shared_ptr<serving::Admission> memory);
 
   /// Whether there is room for one more: resident caches beside one full one, in lock-step beside all of them.
   [[nodiscard]] bool fits(int64_t full_bytes, int64_t resident_bytes) const {
-    return admission_.fits(promise(full_bytes, resident_bytes));
+    return memory_->fits(promise(full_bytes, resident_bytes));
   }
   /// Whether one more fits() and may start now, which takes both of its caches at once. One that has to wait is asked
   /// about before each pass: until it may, its room is kept from reloads, and full caches that stay there leave.
@@ -71,6 +73,9 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   /// The pass took so long and was consumed; sessions that are finished leave.
   void advance(double seconds);
 
+  /// Bytes of the device that full caches may come to take: of sessions that have them there or on their way, and of
+  /// the one that is to start.
+  [[nodiscard]] int64_t full_bytes_claimed() const;
   [[nodiscard]] int64_t running() const { return schedule_.running(); }
   [[nodiscard]] int64_t late_verifies() const { return schedule_.late_verifies(); }
   /// The most sessions at a time whose full caches stayed, and all that stopped drafting.
@@ -119,7 +124,7 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   /// Bytes of what a session drafts on.
   [[nodiscard]] static double drafted_on(const Member& member);
   /// Bytes that full caches may take beside resident ones.
-  [[nodiscard]] double room_for_full() const { return static_cast<double>(settings_.device_bytes - resident_bytes()); }
+  [[nodiscard]] double room_for_full() const { return static_cast<double>(memory_->room() - resident_bytes()); }
   void stop_drafting(int64_t request, Member& member);
   void begin(int64_t request) override;
   [[nodiscard]] bool arrives_in_time(int64_t request) const override;
@@ -128,16 +133,15 @@ class ScheduledDecoding final : private cost_model::ReloadLink {
   void wait_for_reload();
   /// The link is taken for so many more bytes; when they will have come.
   Clock::time_point take_link(int64_t bytes);
-  /// Bytes of the device that full caches may come to take: of sessions that have them there or on their way, and of
-  /// the one that is to start.
-  [[nodiscard]] int64_t full_bytes_claimed() const;
-  /// Bytes that resident caches may come to hold, likewise.
+  /// Bytes promised to others than the sessions.
+  [[nodiscard]] int64_t others_bytes() const;
+  /// Bytes that resident caches may come to hold, others' too and those of the session that is to start.
   [[nodiscard]] int64_t resident_bytes() const;
   /// Whether the device has so many bytes beside both.
   [[nodiscard]] bool has_room(int64_t bytes) const;
 
   ScheduledSettings settings_;
-  serving::Admission admission_;
+  std::shared_ptr<serving::Admission> memory_;
   cost_model::VerificationSchedule schedule_;
   std::map<int64_t, Member> members_;  // by the schedule's id
   std::optional<Start> starting_;      // waits for its room

@@ -23,7 +23,9 @@ double first_arrival_s(std::span<const Timeline> requests) {
 }
 
 ServingLoop::ServingLoop(Executor& executor, const BatchSettings& settings, OnLeft on_left)
-    : executor_(executor), schedule_(settings), on_left_(std::move(on_left)) {}
+    : executor_(executor), schedule_(settings), on_left_(std::move(on_left)) {
+  executor_.share(schedule_.memory());
+}
 
 void ServingLoop::arrive(int64_t request, double at_s) {
   const RequestNeeds needs = executor_.needs(request);
@@ -55,7 +57,7 @@ std::optional<std::vector<RequestProgress>> ServingLoop::pass() {
     if (!waits) schedule_.prefilled(chunk.request, chunk.tokens);
   }
   for (const RequestProgress& progress : result.progress) take(progress);
-  account();
+  account(result.in_turn_bytes);
   return std::move(result.progress);
 }
 
@@ -84,7 +86,7 @@ void ServingLoop::lose_patience() {
 }
 
 void ServingLoop::admit() {
-  for (const int64_t request : schedule_.admit()) {
+  for (const int64_t request : schedule_.admit([&](int64_t bytes) { return executor_.may_have(bytes); })) {
     Inside& entry = inside_.at(request);
     entry.timeline.admitted_s = now_;
     entry.reserved = executor_.needs(request).bytes;
@@ -107,7 +109,7 @@ void ServingLoop::leave(int64_t request, Outcome outcome, std::string reason) {
 void ServingLoop::take(const RequestProgress& progress) {
   Inside& entry = inside_.at(progress.request);
   std::vector<double>& token_s = entry.timeline.token_s;
-  const bool first = token_s.empty() && progress.tokens > 0;
+  const bool begun = progress.begun || (token_s.empty() && progress.tokens > 0);
   token_s.insert(token_s.end(), static_cast<size_t>(progress.tokens), now_);
   if (!progress.failure.empty()) {
     leave(progress.request, Outcome::failed, progress.failure);
@@ -115,7 +117,7 @@ void ServingLoop::take(const RequestProgress& progress) {
     leave(progress.request, Outcome::answered, "");
   } else {
     if (progress.prompt_left) schedule_.correct(progress.request, *progress.prompt_left);
-    if (!first) return;
+    if (!begun) return;
     // From here on others may use what compression saved; a method that needs more than was reserved gets it, and
     // admission waits until the budget is whole again.
     const int64_t bytes = executor_.bytes_to_end(progress.request);
@@ -124,8 +126,8 @@ void ServingLoop::take(const RequestProgress& progress) {
   }
 }
 
-void ServingLoop::account() {
-  int64_t held = 0;
+void ServingLoop::account(int64_t in_turn_bytes) {
+  int64_t held = in_turn_bytes;
   for (const auto& [request, entry] : inside_) {
     if (!entry.reserved) continue;
     const int64_t here = executor_.bytes_now(request);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +29,7 @@ struct RequestProgress {
   int64_t request = 0;
   int64_t tokens = 0;     // output tokens that came
   bool finished = false;  // the answer is complete
+  bool begun = false;     // it is past its prompt, before its first token
   /// Tokens of its prompt that are left, where they are not what RequestNeeds said less what the plans gave it.
   std::optional<int64_t> prompt_left = {};
   std::string failure;  // not empty: the request failed and is gone
@@ -37,13 +39,19 @@ struct PassResult {
   double seconds = 0;
   std::vector<RequestProgress> progress;  // of requests to which something happened
   std::vector<int64_t> waiting;           // of the plan's chunks, requests whose prompt cannot go on yet
+  int64_t in_turn_bytes = 0;  // that they held in the pass beside bytes_now(), in room that they use in turn
 };
 
 /// Carries out passes and keeps requests' states between them.
 class Executor {
  public:
   virtual ~Executor() = default;
+  /// Tells it the room that requests are promised, which it may promise too; before the first pass.
+  virtual void share(const std::shared_ptr<Admission>& /*memory*/) {}
   [[nodiscard]] virtual RequestNeeds needs(int64_t request) const = 0;
+  /// Whether so many bytes of that room are free now: what requests hold in turn leaves it for them. Asked before each
+  /// pass until they are.
+  [[nodiscard]] virtual bool may_have(int64_t /*bytes*/) { return true; }
   /// Runs one pass. A prompt that ends in it gives its first token. A request whose own code fails is reported and
   /// dropped; the others are untouched.
   virtual PassResult run(const PassPlan& plan) = 0;
@@ -80,7 +88,7 @@ struct ServingRun {
   int64_t passes = 0;
   double busy_seconds = 0;  // in passes
   int64_t peak_reserved_bytes = 0;
-  int64_t peak_held_bytes = 0;  // after any pass
+  int64_t peak_held_bytes = 0;  // after any pass, with what was held in turn in it
   int64_t overrun_bytes = 0;    // most that a request ever held above its reservation
   int64_t peak_running = 0;
   int64_t peak_waiting = 0;
@@ -121,7 +129,7 @@ class ServingLoop {
   void admit();
   void leave(int64_t request, Outcome outcome, std::string reason);
   void take(const RequestProgress& progress);
-  void account();
+  void account(int64_t in_turn_bytes);
 
   Executor& executor_;
   BatchSchedule schedule_;

@@ -86,11 +86,10 @@ struct ServingEngine::State final : PassMember {
 };
 
 ServingEngine::ServingEngine(Transformer& model, std::vector<ServedRequest> requests,
-                             std::shared_ptr<const ModelFacts> facts, int64_t reload_bytes)
-    : model_(&model), facts_(std::move(facts)), reload_bytes_(reload_bytes) {
+                             std::shared_ptr<const ModelFacts> facts)
+    : model_(&model), facts_(std::move(facts)) {
   if (facts_ == nullptr) facts_ = model_facts(model);
   for (size_t i = 0; i < requests.size(); ++i) known_[static_cast<int64_t>(i)] = {.request = std::move(requests[i])};
-  make_schedule();
 }
 
 ServingEngine::~ServingEngine() = default;
@@ -118,7 +117,7 @@ void ServingEngine::drop(int64_t request) {
   states_.erase(request);
 }
 
-void ServingEngine::make_schedule() {
+void ServingEngine::share(const std::shared_ptr<serving::Admission>& memory) {
   const Method* scheduled = nullptr;
   for (const auto& [number, known] : known_) {
     const Method* method = known.request.method;
@@ -127,21 +126,28 @@ void ServingEngine::make_schedule() {
     scheduled = method;
   }
   if (scheduled == nullptr) return;
-  const ScheduledSettings settings = scheduled_settings(*scheduled, *model_, facts_->tiers, reload_bytes_);
-  schedule_.emplace(settings);
+  const ScheduledSettings settings = scheduled_settings(*scheduled, *model_, facts_->tiers);
+  schedule_.emplace(settings, memory);
   for (auto& [number, known] : known_) {
     if (known.request.method == scheduled) known.request.options.offload_tier = settings.tier;
   }
 }
 
 void ServingEngine::join_schedule() {
-  while (!joining_.empty()) {
-    const int64_t request = joining_.front();
-    const int64_t full = full_bytes(prompt_tokens(of(request)) + of(request).options.most_tokens());
-    if (!schedule_->fits(full, 0)) return;
+  std::erase_if(joining_, [&](int64_t request) {
+    const int64_t full = full_bytes_to_end(request);
+    if (!schedule_->fits(full, 0)) return false;
     schedule_->add(dynamic_cast<VerifySession&>(*states_.at(request)->session), full, 0);
-    joining_.pop_front();
-  }
+    return true;
+  });
+}
+
+std::string ServingEngine::no_room(int64_t request) const {
+  return describe({.place = fmt::format("request of {} prompt tokens", prompt_tokens(of(request))),
+                   .found = fmt::format("up to {} bytes that it drafts with and {} of its full cache",
+                                        bytes_to_end(request), full_bytes_to_end(request)),
+                   .expected = "room for both in the budget of all requests together",
+                   .action = "raise cache_mib or draft on less"});
 }
 
 void ServingEngine::leave_schedule(int64_t request) {
@@ -150,6 +156,10 @@ void ServingEngine::leave_schedule(int64_t request) {
   if (!schedule_ || state == states_.end()) return;
   if (const auto& load = state->second->load) schedule_->loaded(*load);
   if (const auto* session = dynamic_cast<VerifySession*>(state->second->session.get())) schedule_->drop(*session);
+}
+
+int64_t ServingEngine::full_bytes_to_end(int64_t request) const {
+  return full_bytes(prompt_tokens(of(request)) + of(request).options.most_tokens());
 }
 
 int64_t ServingEngine::full_bytes(int64_t tokens) const { return full_cache_bytes(*model_, tokens); }
@@ -165,18 +175,17 @@ std::string ServingEngine::refusal(const ServedRequest& request) const {
                      .found = fmt::format("id {}", *invalid_token),
                      .expected = fmt::format("an id of the vocabulary, 0 to {}", config.vocab_size - 1)});
   }
-  const int64_t full = full_bytes(n + request.options.most_tokens());
-  if (has_schedule(*request.method) && full > reload_bytes_) {
-    return describe({.place = fmt::format("request of {} prompt tokens", n),
-                     .found = fmt::format("a full cache of {} bytes", full),
-                     .expected = fmt::format("at most {}, the room for one that comes back", reload_bytes_),
-                     .action = "give full caches a larger share of the memory"});
-  }
   if (n + request.options.most_tokens() <= config.max_position) return "";
   return describe({.place = fmt::format("request of {} prompt tokens", n),
                    .found = fmt::format("up to {} tokens with its answer", n + request.options.most_tokens()),
                    .expected = fmt::format("at most {}, the model's window", config.max_position),
                    .action = "cut the prompt or ask for fewer tokens"});
+}
+
+bool ServingEngine::may_have(int64_t bytes) {
+  if (!schedule_) return true;
+  join_schedule();
+  return schedule_->may_start(/*full_bytes=*/0, bytes);
 }
 
 serving::RequestNeeds ServingEngine::needs(int64_t request) const {
@@ -194,7 +203,7 @@ int64_t ServingEngine::bytes_now(int64_t request) const {
   const auto it = states_.find(request);
   if (it == states_.end()) return 0;
   const State& state = *it->second;
-  // A full cache that comes back for a verification lies in room of its own.
+  // A full cache that comes back for a verification is there in turn with others.
   auto* verifying = dynamic_cast<VerifySession*>(state.session.get());
   const OffloadedCache* offloaded = verifying == nullptr ? nullptr : verifying->offloaded();
   const int64_t elsewhere = offloaded == nullptr ? 0 : offloaded->device_bytes();
@@ -296,13 +305,15 @@ bool ServingEngine::only_loads(std::span<const int64_t> waiting) const {
 }
 
 std::vector<int64_t> ServingEngine::requests_of(const serving::PassPlan& plan, double now,
-                                                std::vector<int64_t>& waiting) {
+                                                serving::PassResult& result) {
   std::vector<int64_t> prompts;
   int64_t room = plan.room.tokens;
   for (const auto& chunk : plan.chunks) {
     State* const state = prompt_state(chunk.request, now);
-    if (state == nullptr) waiting.push_back(chunk.request);
-    if (state == nullptr || (state->failure.empty() && of(chunk.request).resume)) continue;  // it waits for its turn
+    if (state == nullptr) result.waiting.push_back(chunk.request);
+    const bool resumed = state != nullptr && state->failure.empty() && of(chunk.request).resume;
+    if (resumed) result.progress.push_back({.request = chunk.request, .begun = true});
+    if (state == nullptr || resumed) continue;  // it waits for its turn
     prompts.push_back(chunk.request);
     state->set_chunk(chunk.tokens + (state->reused ? std::exchange(room, 0) : 0));
   }
@@ -313,6 +324,7 @@ std::vector<int64_t> ServingEngine::requests_of(const serving::PassPlan& plan, d
       return !has_schedule(*of(request).method);
     });
     turn = schedule_->next(others_run);
+    result.in_turn_bytes = schedule_->full_bytes_claimed();
     begin_loads(now);
   }
   std::vector<int64_t> requests;
@@ -349,14 +361,19 @@ serving::PassResult ServingEngine::run(const serving::PassPlan& plan, std::span<
   serving::PassResult result;
   double now = plan.at_s;
   auto begin = std::chrono::steady_clock::now();
-  std::vector<int64_t> requests = requests_of(plan, now, result.waiting);
+  std::vector<int64_t> requests = requests_of(plan, now, result);
   if (requests.empty() && beside.empty() && !result.waiting.empty() && only_loads(result.waiting)) {
     now = std::max(now, first_arrival(result.waiting, now));
     begin = std::chrono::steady_clock::now();
     if (!schedule_) {  // which a second look would ask twice
       result.waiting.clear();
-      requests = requests_of(plan, now, result.waiting);
+      requests = requests_of(plan, now, result);
     }
+  }
+  const bool nobody = requests.empty() && beside.empty() && result.waiting.empty() && result.progress.empty();
+  if (nobody && !joining_.empty() && schedule_->running() == 0) {  // it never fits
+    requests.push_back(joining_.front());
+    state_of(requests.back()).failure = no_room(requests.back());
   }
   const double waited = now - plan.at_s;
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };

@@ -63,19 +63,20 @@ struct ServedAnswer {
 };
 
 /// Requests of a verifier with a schedule keep their full caches in host memory; which of them draft and which verify
-/// in a pass is decided by that schedule (scheduled_decoding.h), and what comes back for a verification lies in room of
-/// its own, `reload_bytes`. They share one method.
+/// in a pass is decided by that schedule (scheduled_decoding.h), and what comes back for a verification takes room that
+/// the caches of all requests leave. They share one method.
 ///
 /// On the measured clock: a pass takes what it takes on this machine, compression and the methods' own extra passes
 /// included. What a request answers does not depend on what shares its passes, bit for bit. What a method throws, in a
 /// session or in the middle of a pass, costs its own request alone.
 class ServingEngine final : public serving::Executor {
  public:
-  ServingEngine(Transformer& model, std::vector<ServedRequest> requests, std::shared_ptr<const ModelFacts> facts,
-                int64_t reload_bytes = 0);
+  ServingEngine(Transformer& model, std::vector<ServedRequest> requests, std::shared_ptr<const ModelFacts> facts);
   ~ServingEngine() override;
 
+  void share(const std::shared_ptr<serving::Admission>& memory) override;
   [[nodiscard]] serving::RequestNeeds needs(int64_t request) const override;
+  [[nodiscard]] bool may_have(int64_t bytes) override;
   serving::PassResult run(const serving::PassPlan& plan) override { return run(plan, {}); }
   /// Runs a pass with members that are no requests. Where all that could run waits for caches, and no member is given,
   /// the pass begins when the first cache is there; without one it ends, empty, after a moment.
@@ -111,16 +112,19 @@ class ServingEngine final : public serving::Executor {
   /// Whether nothing but a cache on its way can go on: the pass may wait for it.
   [[nodiscard]] bool only_loads(std::span<const int64_t> waiting) const;
   /// The requests of the pass at `now`: those that the plan lists, without those that wait for their schedule, or, as
-  /// `waiting`, for their cache.
-  std::vector<int64_t> requests_of(const serving::PassPlan& plan, double now, std::vector<int64_t>& waiting);
+  /// the result's `waiting`, for their cache.
+  std::vector<int64_t> requests_of(const serving::PassPlan& plan, double now, serving::PassResult& result);
   /// Waits until a cache is there that one of these requests waits for, and returns its time on the run's clock; no
   /// longer than a moment after `now`, for others may arrive.
   [[nodiscard]] double first_arrival(std::span<const int64_t> waiting, double now);
   /// Starts the session of a request whose prompt was read.
   void start(int64_t request, State& state);
-  void make_schedule();
-  /// Requests past their prompt join the schedule, in order, as its memory takes them.
+  /// Requests past their prompt join the schedule as its memory takes them.
   void join_schedule();
+  /// Why a request that is past its prompt cannot join it.
+  [[nodiscard]] std::string no_room(int64_t request) const;
+  /// Bytes that its full cache may come to take.
+  [[nodiscard]] int64_t full_bytes_to_end(int64_t request) const;
   void leave_schedule(int64_t request);
   serving::RequestProgress settle(int64_t request);
 
@@ -128,9 +132,8 @@ class ServingEngine final : public serving::Executor {
   std::map<int64_t, Known> known_;
   std::shared_ptr<const ModelFacts> facts_;
   std::map<int64_t, std::unique_ptr<State>> states_;  // of requests under way
-  int64_t reload_bytes_;
-  std::optional<ScheduledDecoding> schedule_;  // of the requests whose verifier has one
-  std::deque<int64_t> joining_;                // requests that the schedule has no memory for yet
+  std::optional<ScheduledDecoding> schedule_;         // of the requests whose verifier has one
+  std::deque<int64_t> joining_;                       // requests that the schedule has no memory for yet
 };
 
 }  // namespace kvarena

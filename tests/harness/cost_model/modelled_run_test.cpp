@@ -195,6 +195,20 @@ TEST(VerificationSchedule, ALoadTakesMemoryUntilItHasCome) {
   EXPECT_EQ(schedule.next(1, link).draft.size(), 1U);
 }
 
+TEST(VerificationSchedule, CachesOfOthersTakeMemoryToo) {
+  struct : ReloadLink {
+    void begin(int64_t /*request*/) override {}
+    [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
+  } link;
+  VerificationSchedule schedule({.rings = {.memory_bytes = 40}, .link_bandwidth = 10, .draft_length = 1});
+  (void)schedule.add(/*full_bytes=*/20, /*compressed_bytes=*/5);
+  schedule.set_others(16);
+  EXPECT_TRUE(schedule.next(1, link).draft.empty());  // 5 + 16 + 20 of 40
+  schedule.advance();
+  schedule.set_others(15);
+  EXPECT_EQ(schedule.next(1, link).draft.size(), 1U);
+}
+
 TEST(VerificationSchedule, APinnedRequestIsVerifiedAfterItsDraftsWithoutAReload) {
   struct : ReloadLink {
     void begin(int64_t request) override { begun.push_back(request); }

@@ -48,13 +48,23 @@ storage::HierarchyPtr small_host(int64_t bytes) {
 /// Requests of one prompt that are started by hand.
 class ByHand {
  public:
-  ByHand(Transformer& model, const Prefill& prompt, const Method& method, const SessionOptions& options,
-         const ScheduledSettings& settings, int64_t full_bytes)
-      : model_(&model), prompt_(&prompt), method_(&method), options_(options), full_(full_bytes), decoding_(settings) {
+  ByHand(Transformer& model, const Prefill& prompt, const Method& method, const SessionOptions& options, int64_t room,
+         int64_t full_bytes)
+      : model_(&model),
+        prompt_(&prompt),
+        method_(&method),
+        options_(options),
+        full_(full_bytes),
+        memory_(std::make_shared<serving::Admission>(room)),
+        decoding_(scheduled_settings(method, model, prompt.model->tiers), memory_) {
     options_.offload_tier = Tier::host;
   }
 
   [[nodiscard]] bool may_start() { return decoding_.may_start(full_, full_ / 10); }
+  /// Promises others so many bytes, if they may have them now.
+  [[nodiscard]] serving::Admission::Place promise(int64_t bytes) {
+    return decoding_.may_start(0, bytes) ? memory_->admit({.own = bytes}) : nullptr;
+  }
   void start() {
     sessions_.push_back(start_session(*model_, *prompt_, *method_, options_));
     run_to_first_token(*model_, *sessions_.back());
@@ -81,6 +91,7 @@ class ByHand {
   const Method* method_;
   SessionOptions options_;
   int64_t full_;
+  std::shared_ptr<serving::Admission> memory_;
   std::vector<std::unique_ptr<Session>> sessions_;
   ScheduledDecoding decoding_;
 };
@@ -106,8 +117,7 @@ class Scheduled : public ::testing::Test {
     methods_.push_back(make_method(spec, "test"));
     const Method& method = *methods_.back();
     prompts_.push_back(prompt(method, std::move(tiers)));
-    const Prefill& read = prompts_.back();
-    return {model_, read, method, options, scheduled_settings(method, model_, read.model->tiers, room), full_bytes()};
+    return {model_, prompts_.back(), method, options, room, full_bytes()};
   }
 
   [[nodiscard]] static json scheduled(const std::string& schedule, const json& drafter, int64_t draft_length = 4) {
@@ -270,6 +280,33 @@ TEST_F(Scheduled, AFullCacheThatStayedLeavesForALaterRequest) {
   }
 }
 
+TEST_F(Scheduled, FullCachesLeaveWhatOthersArePromised) {
+  const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
+  const BatchRun plain = run({{"name", "full"}}, {}, options);
+  json spec = scheduled("staggered", {{"name", "snapkv"}, {"keep", 0.05}});
+  spec["fall_back"] = false;
+  const int64_t room = 5 * full_bytes() / 2, others = 4 * full_bytes() / 5;
+  ByHand requests = by_hand(spec, room, options, fast_host());
+  const auto stay = [&] { return requests.full_cache(0).stays() + requests.full_cache(1).stays(); };
+  requests.start();
+  requests.start();
+  for (int i = 0; stay() < 2; requests.pass(1)) ASSERT_LT(i++, 40);
+  EXPECT_EQ(requests.promise(2 * full_bytes()), nullptr) << "none of them would ever come back";
+  EXPECT_EQ(stay(), 2);
+  serving::Admission::Place place = requests.promise(others);
+  ASSERT_NE(place, nullptr);
+  EXPECT_EQ(stay(), 0) << "beside the others' there is room for one";
+  for (int i = 0; i < 8; ++i) {
+    requests.pass(1);
+    EXPECT_LE(requests.decoding().full_bytes_claimed() + 2 * (full_bytes() / 10) + others, room);
+  }
+  EXPECT_EQ(stay(), 0);
+  place.reset();
+  for (int i = 0; stay() < 2; requests.pass(1)) ASSERT_LT(i++, 40);
+  requests.finish(1);
+  for (const auto& session : requests.sessions()) EXPECT_EQ(session->tokens, plain.sessions.front()->tokens);
+}
+
 TEST_F(Scheduled, AStartWaitsForFullCachesOnTheirWayAndGoesBeforeFurtherOnes) {
   const SessionOptions options{.stop = {.max_new_tokens = kNewTokens}};
   const BatchRun plain = run({{"name", "full"}}, {}, options);
@@ -406,10 +443,8 @@ TEST_F(Scheduled, LoadsAtArrivalTakeTheLinkWhereReloadsLeaveIt) {
   auto& session = dynamic_cast<VerifySession&>(*started);
   const double iteration = IterationEstimate().seconds();
   const auto full = static_cast<double>(full_bytes());
-  ScheduledDecoding decoding({.draft_length = 4,
-                              .device_bytes = 4 * full_bytes(),
-                              .link_bytes_per_s = full / (1.5 * iteration),
-                              .pin = false});
+  ScheduledDecoding decoding({.draft_length = 4, .link_bytes_per_s = full / (1.5 * iteration), .pin = false},
+                             std::make_shared<serving::Admission>(4 * full_bytes()));
   decoding.add(session, full_bytes(), 0);
   std::vector<int64_t> began(2, -1), verified;
   for (int64_t i = 0; i < 8; ++i) {

@@ -320,8 +320,8 @@ TEST_F(Serving, ScheduledVerifiersAnswerAsFullKvDoesWhileOthersArrive) {
     }
     requests[8].patience_s = 0;  // leaves while it waits, or while it is served
     const int64_t one = full_cache_bytes(model_, 420);
-    ServingEngine engine(model_, requests, facts, /*reload_bytes=*/2 * one);
-    const BatchSettings settings{.cache_bytes = 6 * one, .pass_tokens = 100, .max_running = 6};
+    ServingEngine engine(model_, requests, facts);
+    const BatchSettings settings{.cache_bytes = 8 * one, .pass_tokens = 100, .max_running = 6};
     const ServingRun run = serve(Load::at_times(times), engine, settings);
     EXPECT_LE(run.peak_held_bytes, settings.cache_bytes);
     EXPECT_EQ(run.overrun_bytes, 0);
@@ -335,13 +335,71 @@ TEST_F(Serving, ScheduledVerifiersAnswerAsFullKvDoesWhileOthersArrive) {
   }
 }
 
+/// The largest full cache takes more than a quarter of the memory, in which its request just starts.
+TEST_F(Serving, FullCachesThatComeBackTakeWhatOtherCachesLeave) {
+  const auto slow = std::make_shared<storage::Hierarchy>(
+      std::vector<storage::TierSettings>{{.tier = Tier::host, .link = {.name = "slow", .bytes_per_s = 500e6}}});
+  const auto facts = model_facts(model_, {}, slow);
+  for (const char* schedule : {"staggered", "lock_step", "sequential"}) {
+    SCOPED_TRACE(schedule);
+    const Method* scheduled = method({{"name", "vericache"},
+                                      {"draft_length", 4},
+                                      {"schedule", schedule},
+                                      {"drafter", {{"name", "snapkv"}, {"keep", 0.1}}}});
+    std::vector<ServedRequest> requests;
+    std::vector<std::vector<int32_t>> expected;
+    for (uint64_t i = 0; i < 8; ++i) {
+      requests.push_back({.prompt = tiny_prompt(static_cast<int64_t>(i == 0 ? 300 : 110 - 5 * i), i),
+                          .method = i % 4 == 3 ? method({{"name", "full"}}) : scheduled,
+                          .options = {.stop = {.max_new_tokens = 25}}});
+      expected.push_back(alone({.prompt = requests.back().prompt,
+                                .method = method({{"name", "full"}}),
+                                .options = requests.back().options}));
+    }
+    ServingEngine engine(model_, requests, facts);
+    const BatchSettings settings{.cache_bytes = engine.needs(0).bytes, .pass_tokens = 100, .max_running = 6};
+    ASSERT_GT(engine.full_bytes(325), settings.cache_bytes / 4);
+    MemoryLedger& process = MemoryLedger::process();
+    const int64_t before = process.current(Tier::device);
+    process.restart_peaks();
+    const ServingRun run = serve(Load::at_times(std::vector<double>(requests.size(), 0)), engine, settings);
+    EXPECT_LE(process.peak(Tier::device) - before, settings.cache_bytes) << "full caches and all others together";
+    EXPECT_LE(run.peak_reserved_bytes, settings.cache_bytes);
+    EXPECT_LE(run.peak_held_bytes, settings.cache_bytes);
+    EXPECT_GT(run.peak_held_bytes, engine.full_bytes(300));
+    EXPECT_GT(run.peak_running, 1);
+    EXPECT_EQ(run.overrun_bytes, 0);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_EQ(run.requests[i].outcome, Outcome::answered) << i << ": " << run.requests[i].reason;
+      EXPECT_EQ(engine.answer(static_cast<int64_t>(i))->tokens, expected[i]) << "request " << i;
+    }
+  }
+}
+
+/// Such a drafter goes on with a copy of its cache in each round.
+TEST_F(Serving, ARequestWhoseFullCacheNeverFitsBesideItsDraftsFailsAlone) {
+  const Method* scheduled =
+      method({{"name", "vericache"}, {"schedule", "staggered"}, {"drafter", {{"name", "h2o"}, {"keep", 0.95}}}});
+  std::vector<ServedRequest> requests(
+      3, {.prompt = tiny_prompt(300), .method = scheduled, .options = {.stop = {.max_new_tokens = 4}}});
+  requests[1].method = method({{"name", "full"}});
+  ServingEngine engine(model_, requests, facts_);
+  const ServingRun run = serve(Load::at_times({0, 0, 0}), engine, {.cache_bytes = engine.needs(0).bytes});
+  for (const size_t i : {0, 2}) {
+    EXPECT_EQ(run.requests[i].outcome, Outcome::failed);
+    EXPECT_NE(run.requests[i].reason.find("raise cache_mib or draft on less"), std::string::npos);
+  }
+  EXPECT_EQ(run.requests[1].outcome, Outcome::answered) << run.requests[1].reason;
+}
+
 TEST_F(Serving, AFullCacheThatNeverComesBackIsRefused) {
   const Method* scheduled =
       method({{"name", "vericache"}, {"schedule", "staggered"}, {"drafter", {{"name", "snapkv"}, {"keep", 0.1}}}});
   const ServedRequest request{
       .prompt = tiny_prompt(200), .method = scheduled, .options = {.stop = {.max_new_tokens = 8}}};
-  ServingEngine engine(model_, {request}, facts_, full_cache_bytes(model_, 100));
-  const ServingRun run = serve(Load::at_times({0}), engine, {.pass_tokens = 100});
+  ServingEngine engine(model_, {request}, facts_);
+  const ServingRun run =
+      serve(Load::at_times({0}), engine, {.cache_bytes = full_cache_bytes(model_, 100), .pass_tokens = 100});
   EXPECT_EQ(run.requests[0].outcome, Outcome::refused);
 }
 

@@ -173,7 +173,7 @@ TEST_F(ServingEvaluation, StoredPromptsComeOverTheLinkOfReloadsAndAreAnsweredAsF
     }
     EXPECT_LT(served[4].begin_bytes, served[3].begin_bytes / 2) << "what is drafted on, beside all of a cache";
     const int64_t one = full_cache_bytes(model_, 100);
-    ServingEngine engine(model_, served, facts_, /*reload_bytes=*/2 * one);
+    ServingEngine engine(model_, served, facts_);
     int64_t bytes = -tiers->load(Tier::host).totals().bytes;
     const serving::ServingRun run =
         serve(serving::Load::at_times(times), engine, {.cache_bytes = 40 * one, .pass_tokens = 100, .max_running = 6});
@@ -191,6 +191,30 @@ TEST_F(ServingEvaluation, StoredPromptsComeOverTheLinkOfReloadsAndAreAnsweredAsF
       bytes -= served[i].begin_bytes + answer->activity.traffic.loaded_bytes;
     }
     EXPECT_EQ(bytes, 0) << "loads and reloads, nothing else";
+  }
+}
+
+/// Its reservation until its first token has room for the full cache that its first verification brings.
+TEST_F(ServingEvaluation, AStoredPromptNeedsNoMoreMemoryThanItsStartDoes) {
+  facts_ = model_facts(model_, {}, std::make_shared<storage::Hierarchy>(storage::usual_tiers()));
+  const std::vector<Request> list = requests(3);
+  for (const char* schedule : {"staggered", "lock_step", "sequential"}) {
+    SCOPED_TRACE(schedule);
+    const auto scheduled = make_method(
+        {{"name", "vericache"}, {"schedule", schedule}, {"drafter", {{"name", "knorm"}, {"keep", 0.25}}}}, "test");
+    std::vector<ServedRequest> served;
+    for (const Request& request : list) {
+      served.push_back({.prompt = request.prompt, .method = scheduled.get(), .options = session_options(request)});
+      store_start(model_, request, served.back());
+    }
+    ServingEngine engine(model_, served, facts_);
+    int64_t most = 0;
+    for (int64_t i = 0; i < 3; ++i) most = std::max(most, engine.needs(i).bytes);
+    const serving::BatchSettings settings{.cache_bytes = most, .pass_tokens = 100};
+    const serving::ServingRun run = serve(serving::Load::at_times({0, 0, 0}), engine, settings);
+    for (const auto& request : run.requests) EXPECT_EQ(request.outcome, serving::Outcome::answered) << request.reason;
+    EXPECT_LE(run.peak_held_bytes, settings.cache_bytes);
+    EXPECT_EQ(run.overrun_bytes, 0);
   }
 }
 
@@ -232,7 +256,7 @@ TEST_F(ServingEvaluation, ALoadThatFailsEndsItsRequestAlone) {
     served.push_back({.prompt = request.prompt, .method = scheduled.get(), .options = session_options(request)});
     store_start(model_, request, served.back());
   }
-  ServingEngine engine(model_, served, facts_, 2 * full_cache_bytes(model_, 100));
+  ServingEngine engine(model_, served, facts_);
   const serving::ServingRun run = serve(serving::Load::at_times({0, 0, 0}), engine, {.pass_tokens = 100});
   EXPECT_EQ(run.requests[0].outcome, serving::Outcome::failed);
   EXPECT_EQ(run.requests[0].reason, "the cable is out");

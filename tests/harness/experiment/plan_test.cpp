@@ -285,6 +285,7 @@ TEST(Plan, ServingCellsTakeAPartOfTheWorkloadForEachPoint) {
   EXPECT_EQ(serving.requests, 2);
   EXPECT_EQ(serving.cells.size(), 4U);
   EXPECT_NE(serving.cells[0].record.engine_json.find("\"requests\":2"), std::string::npos);
+  EXPECT_NE(serving.cells[0].record.engine_json.find("\"reload_share\":0.25"), std::string::npos) << "as it was";
   // A limit leaves fewer for each point, and then it is another cell.
   const Plan fewer = plan_of(kSmallConfig, {.set = asked.set, .limit = 3});
   EXPECT_EQ(fewer.groups[1].requests, 1);
