@@ -26,7 +26,7 @@ void add_mean(results::SampleResult& result, const metrics::StoredMetric& metric
 }
 
 /// Adds the bytes of every tier that is ever used, after the prompt and after each pass.
-void add_tier_series(results::SampleResult& result, const Session& session) {
+void add_tier_series(results::SampleResult& result, const SessionResult& session) {
   for (const auto& [series, tier] :
        {std::pair(metrics::kDeviceBytes, &TierBytes::device), std::pair(metrics::kHostBytes, &TierBytes::host),
         std::pair(metrics::kDiskBytes, &TierBytes::disk)}) {
@@ -49,7 +49,7 @@ void describe_prompt(results::SampleResult& result, const Request& request) {
   result.truncated_tokens = request.sample->truncation.tokens_removed;
 }
 
-void describe_answer(results::SampleResult& result, const Request& request, const Session& session) {
+void describe_answer(results::SampleResult& result, const Request& request, const SessionResult& session) {
   describe_prompt(result, request);
   result.output_tokens = static_cast<int64_t>(session.tokens.size());
   result.prediction = answer_text(request, session.tokens);
@@ -62,7 +62,7 @@ void describe_answer(results::SampleResult& result, const Request& request, cons
   result.finish_reason = to_string(session.finish);
 }
 
-void add_bytes(results::SampleResult& result, const Session& session, int64_t full_bytes) {
+void add_bytes(results::SampleResult& result, const SessionResult& session, int64_t full_bytes) {
   const auto resident = static_cast<double>(session.resident_bytes);
   const auto full = static_cast<double>(full_bytes);
   const Origin origin{.storage = session.simulated_bytes ? results::Storage::simulated : results::Storage::real};
@@ -97,11 +97,11 @@ results::Storage storage_of(const Request& request, bool over_link) {
   return emulated ? results::Storage::emulated : results::Storage::real;
 }
 
-results::Storage storage_of(const Session& session, const Request& request) {
+results::Storage storage_of(const SessionResult& session, const Request& request) {
   return storage_of(request, !session.traffic.empty() || (session.reuse && request.chunk_tier != Tier::device));
 }
 
-void add_traffic(results::SampleResult& result, const Session& session, const Request& request) {
+void add_traffic(results::SampleResult& result, const SessionResult& session, const Request& request) {
   if (session.traffic.empty()) return;
   constexpr double kMilliseconds = 1e3;
   const results::Storage storage = storage_of(session, request);
@@ -126,7 +126,7 @@ void add_traffic(results::SampleResult& result, const Session& session, const Re
   add_series(result, metrics::kStallMs, std::move(stall), measured);
 }
 
-void add_reuse(results::SampleResult& result, const Session& session) {
+void add_reuse(results::SampleResult& result, const SessionResult& session) {
   if (!session.reuse) return;
   const ReuseRecord& reuse = *session.reuse;
   const auto recomputed = static_cast<double>(reuse.recomputed.size());

@@ -27,7 +27,7 @@ struct Repeat {
   BatchRun run;
 
   [[nodiscard]] double end_to_end_ms() const { return std::accumulate(gaps_ms.begin(), gaps_ms.end(), first_token_ms); }
-  [[nodiscard]] const Session& first() const { return *run.sessions.front(); }
+  [[nodiscard]] const SessionResult& first() const { return *run.sessions.front(); }
 };
 
 /// Whether the method's session reads the prompt itself.
@@ -65,7 +65,7 @@ Repeat run_once(Transformer& model, const Request& request, const EvaluatedMetho
   repeat.run = run_batch(model, prompt, *evaluated.method, session_options(request), batch,
                          {.started = [&] { repeat.first_token_ms = ms_since(start); },
                           .passed =
-                              [&](const Session& first, double seconds) {
+                              [&](const SessionResult& first, double seconds) {
                                 waited_s += seconds;
                                 const size_t emitted = first.tokens.size() - seen;
                                 if (emitted == 0) return;  // a drafting pass
@@ -74,7 +74,7 @@ Repeat run_once(Transformer& model, const Request& request, const EvaluatedMetho
                                 seen += emitted;
                                 waited_s = 0;
                               }});
-  const Session& session = repeat.first();
+  const SessionResult& session = repeat.first();
   repeat.compress_ms = session.compress_seconds * kMilliseconds;
   if (session.reuse) repeat.prefill_ms = session.reuse->prefill_s * kMilliseconds;
   if (reads_prompts(*evaluated.method)) std::swap(repeat.prefill_ms, repeat.compress_ms);  // its prefill compresses
@@ -171,7 +171,7 @@ experiment::SampleOutcome evaluate_timing(Transformer& model, const Request& req
                          repeat.run.seconds);
   }
 
-  const Session& session = repeat.first();
+  const SessionResult& session = repeat.first();
   experiment::SampleOutcome outcome;
   results::SampleResult& result = outcome.result;
   describe_answer(result, request, session);

@@ -40,7 +40,7 @@ class Batch {
     const double busy_before = link_seconds();
     while (true) {
       start_what_fits();
-      if (std::ranges::all_of(run_.sessions, [](const auto& session) { return session->finished(); })) break;
+      if (running() == 0) break;
       pass();
     }
     run_.link_busy_seconds = link_seconds() - busy_before;
@@ -59,30 +59,45 @@ class Batch {
   }
 
   void start_what_fits() {
-    while (static_cast<int64_t>(run_.sessions.size()) < settings_.requests && next_fits()) {
+    while (std::ssize(sessions_) < settings_.requests && next_fits()) {
       const int64_t beside = device_bytes();  // that others hold while this one begins with all its layers
-      std::unique_ptr<Session>& session =
-          run_.sessions.emplace_back(start_session(*model_, *prompt_, *method_, options_));
+      std::unique_ptr<Session>& session = sessions_.emplace_back(start_session(*model_, *prompt_, *method_, options_));
       session->stop_sharing();
-      if (run_.sessions.size() == 1) measure_least(*session);
+      if (sessions_.size() == 1) measure_least(*session);
       share_room(*session);
       if (least_) note_peak(beside + session->peak_bytes);
       run_to_first_token(*model_, *session);
       if (scheduled_) note_peak(beside + dynamic_cast<VerifySession&>(*session).start_bytes());
-      if (run_.sessions.size() == 1) measure(*session);
-      serving::Admission::Place& place = places_.emplace_back();
-      if (session->finished()) continue;
-      if (scheduled_) {
+      if (sessions_.size() == 1) measure(*session);
+      places_.emplace_back();
+      run_.sessions.emplace_back();
+      if (session->finished()) {
+        free_finished();
+      } else if (scheduled_) {
         scheduled_->add(dynamic_cast<VerifySession&>(*session), full_, each_);
       } else {
-        place = admission_->admit({.own = each_});
+        places_.back() = admission_->admit({.own = each_});
       }
     }
     run_.peak_running = std::max(run_.peak_running, running());
   }
 
   [[nodiscard]] int64_t running() const {
-    return std::ranges::count_if(run_.sessions, [](const auto& session) { return !session->finished(); });
+    return std::ranges::count_if(sessions_, [](const auto& session) { return session != nullptr; });
+  }
+
+  /// Frees the caches and the room of requests that have finished, of which what they counted stays.
+  void free_finished() {
+    for (size_t i = 0; i < sessions_.size(); ++i) {
+      if (!sessions_[i] || !sessions_[i]->finished()) continue;
+      run_.sessions[i] = std::make_unique<SessionResult>(std::move(static_cast<SessionResult&>(*sessions_[i])));
+      sessions_[i].reset();
+      places_[i].reset();
+    }
+  }
+
+  [[nodiscard]] const SessionResult& first() const {
+    return sessions_.front() ? static_cast<const SessionResult&>(*sessions_.front()) : *run_.sessions.front();
   }
 
   /// Finds what every request needs at least, where requests give up room to others.
@@ -94,7 +109,7 @@ class Batch {
   /// Lets a request that can hold its part of the room, of all that run together.
   void share_room(Session& session) const {
     if (!least_) return;
-    const int64_t left = settings_.requests - std::ssize(run_.sessions) + running();
+    const int64_t left = settings_.requests - std::ssize(sessions_) + running();
     const int64_t fit = std::max<int64_t>(1, settings_.device_bytes / std::max<int64_t>(1, *least_));
     dynamic_cast<PlainSession&>(session).hold_at_most(settings_.device_bytes / std::min(left, fit));
   }
@@ -114,7 +129,7 @@ class Batch {
   }
 
   [[nodiscard]] bool next_fits() {
-    if (run_.sessions.empty()) return true;
+    if (sessions_.empty()) return true;
     if (scheduled_) return scheduled_->may_start(full_, each_);
     return admission_->fits({.own = each_});
   }
@@ -125,15 +140,15 @@ class Batch {
       for (VerifySession* session : scheduled_->next()) fed.push_back(session);
       return fed;
     }
-    for (const auto& session : run_.sessions) {
-      if (!session->finished()) fed.push_back(session.get());
+    for (const auto& session : sessions_) {
+      if (session) fed.push_back(session.get());
     }
     return fed;
   }
 
   [[nodiscard]] int64_t device_bytes() const {
     int64_t bytes = 0;
-    for (const auto& session : run_.sessions) bytes += session->finished() ? 0 : session->held_bytes();
+    for (const auto& session : sessions_) bytes += session ? session->held_bytes() : 0;
     return bytes;
   }
 
@@ -143,23 +158,21 @@ class Batch {
     const auto start = Clock::now();
     const std::vector<PassMember*> fed = turn();
     const int64_t verifying = scheduled_ ? scheduled_->verifying() : 0;
-    for (const auto& session : run_.sessions) {
-      if (!session->finished()) share_room(*session);
+    for (const auto& session : sessions_) {
+      if (session) share_room(*session);
     }
     const int64_t held = device_bytes();
     note_peak(held);
     run_pass(*model_, fed);
-    for (size_t i = 0; i < places_.size(); ++i) {
-      if (run_.sessions[i]->finished()) places_[i].reset();
-    }
     const double seconds = seconds_since(start);
     if (scheduled_) scheduled_->advance(seconds);
+    free_finished();
     run_.seconds += seconds;
     run_.passes.push_back({.seconds = seconds,
                            .memory_bytes = static_cast<double>(held),
                            .drafting = scheduled_ ? static_cast<int64_t>(fed.size()) - verifying : 0,
                            .verifying = verifying});
-    if (events_.passed) events_.passed(*run_.sessions.front(), seconds);
+    if (events_.passed) events_.passed(first(), seconds);
   }
 
   Transformer* model_;
@@ -170,8 +183,9 @@ class Batch {
   const BatchRunEvents& events_;
   storage::Link* load_ = nullptr;  // that full caches come over
   BatchRun run_;
+  std::vector<std::unique_ptr<Session>> sessions_;  // by request, null once it has finished
   std::shared_ptr<serving::Admission> admission_;
-  std::vector<serving::Admission::Place> places_;  // by session, of plain requests
+  std::vector<serving::Admission::Place> places_;  // by request, of plain ones
   std::optional<ScheduledDecoding> scheduled_;
   std::optional<int64_t> least_;  // bytes that a request needs, of those that give up room
   int64_t each_ = 0;              // bytes of a request

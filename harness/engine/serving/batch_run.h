@@ -18,7 +18,7 @@ struct BatchRunSettings {
 };
 
 struct BatchRun {
-  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<std::unique_ptr<const SessionResult>> sessions;  // by request
   /// Memory: all caches on the device when the pass began. What is drafted is counted for verifiers with a schedule.
   std::vector<cost_model::ScheduledIteration> passes;
   bool scheduled = false;        // by a verifier's schedule
@@ -35,15 +35,16 @@ struct BatchRun {
 /// Calls to whoever watches a run.
 struct BatchRunEvents {
   std::function<void()> started;  // the first request has its first token
-  std::function<void(const Session& first, double seconds)> passed;
+  std::function<void(const SessionResult& first, double seconds)> passed;
 };
 
 /// Requests start from clones of the prompt's cache, the next one as soon as what it may come to hold fits beside what
 /// the others may; time stands still while one starts. A verifier with a schedule() keeps full caches behind the
 /// device and verifies by it; a request of its starts when its full cache has room beside its compressed one. Requests
 /// whose layers can leave the device (YieldingIndex) share its room: as many run as fit when all layers have left, and
-/// before each pass those leave that the part of a request does not hold. A request whose method throws in a pass ends
-/// as failed. Throws UserError when not even one request fits, and what a method throws when a request starts.
+/// before each pass those leave that the part of a request does not hold. What a request holds is freed when it has
+/// finished. A request whose method throws in a pass ends as failed. Throws UserError when not even one request fits,
+/// and what a method throws when a request starts.
 [[nodiscard]] BatchRun run_batch(Transformer& model, const Prefill& prompt, const Method& method,
                                  const SessionOptions& options, const BatchRunSettings& settings,
                                  const BatchRunEvents& events = {});

@@ -43,29 +43,8 @@ struct TierBytes {
   bool operator==(const TierBytes&) const = default;
 };
 
-struct SessionOptions;
-
-class Session : public PassMember {
- public:
-  [[nodiscard]] bool finished() const { return finish != FinishReason::running; }
-  void failed(const std::string& reason) final {
-    failure = reason;
-    finish = FinishReason::failed;
-  }
-  /// Bytes of all its caches, now.
-  [[nodiscard]] virtual int64_t held_bytes() const = 0;
-  /// Bytes that it may come to hold beside these and its caches' growth, for a time.
-  [[nodiscard]] virtual int64_t passing_bytes() const { return 0; }
-  /// Takes memory of its own for what it shares with its prompt, for who measures passes: a first write would take it
-  /// in the middle of one.
-  virtual void stop_sharing() {}
-  /// Whether it has the first token but not yet the entries that the next pass attends to.
-  [[nodiscard]] virtual bool preparing() const { return false; }
-  /// Goes back to where its answer began and answers once more, under other options with the same question: tokens are
-  /// those of a new session, what it has counted goes on. False: it cannot, and stays as it is
-  /// (SessionOptions::repeats).
-  [[nodiscard]] virtual bool answer_again(SessionOptions options);
-
+/// Tokens and counts of a session, which outlive its caches.
+struct SessionResult {
   /// New tokens, the stop token included when one was met.
   std::vector<int32_t> tokens;
   FinishReason finish = FinishReason::running;
@@ -86,6 +65,31 @@ class Session : public PassMember {
   std::optional<ReuseRecord> reuse;   // of methods that reuse entries
   /// [layers], of such a method's prompt from the full cache (harness/engine/reuse/deviation.h), where that is at hand.
   std::vector<double> deviation;
+
+  [[nodiscard]] bool finished() const { return finish != FinishReason::running; }
+};
+
+struct SessionOptions;
+
+class Session : public PassMember, public SessionResult {
+ public:
+  void failed(const std::string& reason) final {
+    failure = reason;
+    finish = FinishReason::failed;
+  }
+  /// Bytes of all its caches, now.
+  [[nodiscard]] virtual int64_t held_bytes() const = 0;
+  /// Bytes that it may come to hold beside these and its caches' growth, for a time.
+  [[nodiscard]] virtual int64_t passing_bytes() const { return 0; }
+  /// Takes memory of its own for what it shares with its prompt, for who measures passes: a first write would take it
+  /// in the middle of one.
+  virtual void stop_sharing() {}
+  /// Whether it has the first token but not yet the entries that the next pass attends to.
+  [[nodiscard]] virtual bool preparing() const { return false; }
+  /// Goes back to where its answer began and answers once more, under other options with the same question: tokens are
+  /// those of a new session, what it has counted goes on. False: it cannot, and stays as it is
+  /// (SessionOptions::repeats).
+  [[nodiscard]] virtual bool answer_again(SessionOptions options);
 };
 
 class SelectionMeter;
