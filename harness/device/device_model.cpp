@@ -75,12 +75,18 @@ void DeviceModel::Impl::check(std::span<const DevicePass> batch) const {
       continue;
     }
     check_window(config, pass.cache->length() + std::ssize(pass.tokens));
+    KVARENA_ASSERT(pass.whole == nullptr || (pass.attended != nullptr && std::ssize(*pass.whole) == config.layers &&
+                                             pass.cache->placement() == Placement::device),
+                   "layers that attend to everything where all do, or where windows hold what is chosen");
     const bool windows = std::ranges::any_of(shapes, [](const LayerShape& s) { return s.window > 0; });
     KVARENA_ASSERT(
         pass.parents.empty() || (pass.parents.size() == pass.tokens.size() && pass.attended == nullptr &&
                                  pass.cache->full() && pass.cache->placement() == Placement::device && !windows),
         "a tree over what is not all there");
-    if (pass.attended != nullptr && windows) {
+    bool chosen_in_windows = false;
+    for (size_t layer = 0; layer < shapes.size(); ++layer)
+      chosen_in_windows = chosen_in_windows || (shapes[layer].window > 0 && !Stage::sees_all(pass, layer));
+    if (chosen_in_windows) {
       fail({.place = fmt::format("{} on the device", config.name),
             .found = "chosen positions and a sliding window",
             .expected = "layers that see every entry"});
@@ -316,7 +322,7 @@ std::vector<int64_t> DeviceModel::Stage::key_of_step() const {
     key.insert(key.end(), {cache.id_, cache.moves_, most, wanted_rows(s), s.pass->codes_alone ? 1 : 0});
   }
   for (const Sequence& s : sequences) {
-    key.push_back(s.cache->chosen_ ? 1 : 0);
+    for (int64_t layer = begin; layer < until; ++layer) key.push_back(sees_all(*s.pass, layer) ? 0 : 1);
     for (const std::vector<int32_t>& list : lists(s)) key.push_back(std::ssize(list));
   }
   return key;

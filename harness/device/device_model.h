@@ -21,10 +21,12 @@ struct DevicePass {
   DeviceCache* cache = nullptr;     // receives the new entries; null where `host` attends
   LogitsRows logits = LogitsRows::last;
   /// Null: every entry is attended. Otherwise [kv_heads of the cache] ascending positions below cache->length(), the
-  /// same in all layers, to which the pass's own tokens are added: a choice that is known before the pass (SpeContext,
-  /// arXiv:2512.00722). Of a cache in host placement only those come over the bus that the last such pass did not
-  /// attend to, on a stream of their own, while the layer before computes.
+  /// same in all layers but `whole` ones, to which the pass's own tokens are added: a choice that is known before the
+  /// pass (SpeContext, arXiv:2512.00722). Of a cache in host placement only those come over the bus that the last such
+  /// pass did not attend to, on a stream of their own, while the layer before computes.
   const std::vector<std::vector<int32_t>>* attended = nullptr;
+  /// [layers] that attend to everything all the same; null: none. Only over caches on the device.
+  const std::vector<bool>* whole = nullptr;
   /// Parents of a tree of tokens, as SequencePass has them: a row has the bits of a chain that holds its path alone.
   /// Only over full caches on the device, where nothing is chosen, and in models without sliding windows.
   std::span<const int32_t> parents = {};

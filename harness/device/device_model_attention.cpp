@@ -95,7 +95,7 @@ void DeviceModel::Stage::add_chain(int64_t layer, size_t sequence, const QkvRows
   problem.runs = call.runs.data() + call.runs.size();
   problem.causal = true;
   problem.window = s.choice.window > 0 ? s.choice.window : shapes[layer].window;
-  const bool kept = !s.kept.empty() && !s.kept[layer].empty(), chosen = cache.chosen_ && !on_host(s);
+  const bool kept = !s.kept.empty() && !s.kept[layer].empty(), chosen = !sees_all(*s.pass, layer) && !on_host(s);
   const int32_t* index = told.lists + s.first_list;
   for (int64_t h = 0; h < shape().kv_heads; ++h) {
     const auto data = [&](CellKind kind) {

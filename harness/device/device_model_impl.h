@@ -196,6 +196,10 @@ struct DeviceModel::Stage {
     if (!s.paths.empty()) return s.paths;
     return s.cache != nullptr ? s.cache->lists_ : std::span<const std::vector<int32_t>>{};
   }
+  /// Whether nothing is chosen for all layers alike, or not for this one.
+  [[nodiscard]] static bool sees_all(const DevicePass& pass, int64_t layer) {
+    return pass.attended == nullptr || (pass.whole != nullptr && (*pass.whole)[static_cast<size_t>(layer)]);
+  }
   [[nodiscard]] bool any_attends_on_host() const {
     return std::ranges::any_of(sequences, [](const Sequence& s) { return s.cache == nullptr; });
   }

@@ -152,16 +152,17 @@ DeviceLogits DeviceOffload::start(std::span<const SequencePass> batch, std::opti
   for (Sequence& sequence : sequences_) {
     const SequencePass& pass = *sequence.pass;
     if (sequence.host == nullptr) sequence.cache = (*held)[next++];
-    if (sequence.choice != nullptr && sequence.cache->full())
-      sequence.attended = sequence.choice->in_every_layer(layers_);
+    if (sequence.choice != nullptr && sequence.cache->full()) sequence.shared = sequence.choice->shared(layers_);
+    const bool lists = sequence.shared && !sequence.shared->lists.empty();
     passes.push_back({.tokens = pass.tokens,
                       .cache = sequence.cache,
                       .logits = pass.logits,
-                      .attended = sequence.attended && !sequence.attended->empty() ? &*sequence.attended : nullptr,
+                      .attended = lists ? &sequence.shared->lists : nullptr,
+                      .whole = lists ? &sequence.shared->whole : nullptr,
                       .parents = pass.parents,
                       .codes_alone = reads_planes(pass),
                       .host = sequence.host.get(),
-                      .choice = sequence.attended ? nullptr : sequence.choice.get()});
+                      .choice = sequence.shared ? nullptr : sequence.choice.get()});
     if (ArrivingCache* const cache = sequence.arriving; cache != nullptr)
       passes.back().arrive = [cache](int64_t layer) { cache->arrive(layer); };
   }

@@ -50,7 +50,7 @@ class DeviceOffload final : public Offload {
     int64_t first_row = 0;
     DeviceCache* cache = nullptr;            // where the device attends
     std::unique_ptr<ChosenSequence> choice;  // there, where hooks choose
-    std::optional<EntryLists> attended;      // where that is known for all layers at once
+    std::optional<SharedChoice> shared;      // where that is known for all layers at once
     ArrivingCache* arriving = nullptr;       // where layers are still on their way to it
     std::unique_ptr<HostSequence> host;      // where it does not
   };

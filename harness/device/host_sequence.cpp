@@ -43,22 +43,25 @@ AttentionSelection ChosenSequence::select_known(int64_t layer) const {
                 {.q_len = std::ssize(pass_->tokens), .position = pass_->cache->length, .tokens = pass_->tokens.data()});
 }
 
-std::optional<EntryLists> ChosenSequence::in_every_layer(int64_t layers) {
+std::optional<SharedChoice> ChosenSequence::shared(int64_t layers) {
   if (!known_) return std::nullopt;
   const int64_t length = pass_->cache->length, fresh = std::ssize(pass_->tokens);
   const auto ends_with_own = [&](std::span<const int32_t> list) {
     return std::ssize(list) >= fresh && list[list.size() - static_cast<size_t>(fresh)] == length;
   };
+  SharedChoice all{.lists = {}, .whole = std::vector<bool>(pass_->cache->layers.size(), true)};
   for (int64_t layer = 0; layer < layers; ++layer) {
     const AttentionSelection& now = made_.emplace_back(select_known(layer));
-    const bool of_runs = now.own && now.window == 0 && now.fronts.empty() && now.extra.empty();
-    const bool by_kv_head = std::ssize(now.joined) == pass_->cache->layers[layer].shape().kv_heads;
-    if (!of_runs || !(by_kv_head || now.joined.empty()) || now.joined != made_.front().joined) return std::nullopt;
+    if (!now.own || now.window != 0 || !now.fronts.empty() || !now.extra.empty()) return std::nullopt;
+    if (now.joined.empty()) continue;
+    all.whole[static_cast<size_t>(layer)] = false;
+    if (all.lists.empty()) all.lists = now.joined;
+    const LayerShape& shape = pass_->cache->layers[layer].shape();
+    if (now.joined != all.lists || std::ssize(now.joined) != shape.kv_heads || shape.window > 0) return std::nullopt;
     if (!std::ranges::all_of(now.joined, ends_with_own)) return std::nullopt;
   }
-  EntryLists lists = made_.front().joined;
-  for (std::vector<int32_t>& list : lists) list.resize(list.size() - static_cast<size_t>(fresh));
-  return lists;
+  for (std::vector<int32_t>& list : all.lists) list.resize(list.size() - static_cast<size_t>(fresh));
+  return all;
 }
 
 AttentionSelection ChosenSequence::choose(int64_t layer, const LayerRows& rows) {

@@ -30,6 +30,12 @@ class HostSequence final : public HostAttention {
   std::vector<float> queries_, running_, lse_;
 };
 
+/// A choice that is the same in all layers for which anything is chosen.
+struct SharedChoice {
+  EntryLists lists;         // [kv_heads] beside the pass's own tokens; none: everything
+  std::vector<bool> whole;  // [layers] that attend to everything all the same
+};
+
 /// Has the pass's hooks choose (HookAccess::views), and gives what their view shows. Where the choice is known before
 /// the pass they are asked without rows; otherwise the host's cache gets the layer's entries first.
 class ChosenSequence final : public HostSelector {
@@ -38,10 +44,9 @@ class ChosenSequence final : public HostSelector {
   ChosenSequence(const SequencePass& pass, const DeviceModel& model, bool known)
       : pass_(&pass), model_(&model), known_(known) {}
 
-  /// Chooses for the first `layers` layers, where that is known before the pass and the same in all of them: entries of
-  /// their own runs, [kv_heads] beside the pass's own tokens, or everything, which is no lists. Otherwise nothing, and
-  /// layers are chosen for one by one.
-  [[nodiscard]] std::optional<EntryLists> in_every_layer(int64_t layers);
+  /// Chooses for the first `layers` layers, where that is known before the pass: everything, or entries of the layers'
+  /// own runs that are the same in all others. Otherwise nothing, and layers are chosen for one by one.
+  [[nodiscard]] std::optional<SharedChoice> shared(int64_t layers);
   [[nodiscard]] bool known() const override { return known_; }
   AttentionSelection choose(int64_t layer, const LayerRows& rows) override;
 

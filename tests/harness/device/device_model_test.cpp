@@ -186,6 +186,43 @@ TEST_F(DeviceModelTest, RecordedStepsHaveTheBitsOfOthers) {
   EXPECT_EQ(model.replayed(), 7);  // all but the first
 }
 
+/// Every other step attends to everything in other layers.
+TEST_F(DeviceModelTest, RecordedStepsMayAttendToEverythingInSomeLayers) {
+  DeviceModel model = tiny();
+  const std::vector<int32_t> prompt = tiny_prompt(40), other = tiny_prompt(21, 8);
+  const Lists lists{range(0, 30, 3), range(1, 40, 4)};
+  const std::vector<bool> first{true, false, false}, last{false, false, true};
+  std::vector<std::vector<float>> logits[2];
+  for (const bool recording : {false, true}) {
+    model.record_steps(recording);
+    DeviceCache a = model.make_cache(), b = model.make_cache();
+    (void)feed(model, a, prompt);
+    (void)feed(model, b, other);
+    for (int step = 0; step < 12; ++step) {
+      const std::vector<bool>& whole = step / 3 % 2 == 0 ? first : last;
+      const std::vector<DevicePass> batch = {
+          {.tokens = std::span(prompt).subspan(step, 1), .cache = &a, .attended = &lists, .whole = &whole},
+          {.tokens = std::span(other).subspan(step, 1), .cache = &b}};
+      logits[recording].push_back(copied(model.download(model.forward(batch))));
+    }
+  }
+  EXPECT_EQ(model.replayed(), 10);  // but where each of both came first
+  for (size_t i = 0; i < logits[0].size(); ++i)
+    expect_same_bits(logits[1][i], logits[0][i], "step " + std::to_string(i));
+
+  const auto alone = [&](const Lists* attended, const std::vector<bool>* whole) {
+    DeviceCache cache = model.make_cache();
+    (void)feed(model, cache, prompt);
+    const DevicePass pass{.tokens = std::span(prompt).first(1), .cache = &cache, .attended = attended, .whole = whole};
+    return copied(model.download(model.forward({&pass, 1})));
+  };
+  const std::vector<bool> all(3, true), none(3, false);
+  EXPECT_EQ(alone(&lists, &all), alone(nullptr, nullptr));
+  EXPECT_EQ(alone(&lists, &none), alone(&lists, nullptr));
+  EXPECT_EQ(alone(&lists, &first), std::vector<float>(logits[0][0].begin(), logits[0][0].begin() + 128));
+  EXPECT_NE(alone(&lists, &first), alone(&lists, &last));
+}
+
 /// Prompt, steps and what they were taken back for: in the first layers only, or in a model that has no others.
 TEST_F(DeviceModelTest, LeavingEarlyHasTheBitsOfAShorterModelRecordedOrNot) {
   const ModelConfig whole = testing::tiny_config();
