@@ -1,6 +1,6 @@
 #pragma once
-// cell_scores.h on a CUDA device: q, keys (at multiples of 16 bytes) and scores lie there; queued on `stream`.
-// Products are in floats, in the order of attention_cuda.h for f32 cells; keys are read once per 4 rows.
+// cell_scores.h on a CUDA device: q, keys (at multiples of 16 bytes) and scores lie there; queued on `stream`. Bits are
+// those of cell_scores.h; keys are read once per 4 rows.
 
 #include <span>
 

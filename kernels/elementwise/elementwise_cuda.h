@@ -1,6 +1,7 @@
 #pragma once
 // elementwise.h on a CUDA device: all pointers lie there; everything is queued on `stream`. A row's bits depend on that
-// row alone (and differ from the host's within rounding: the sum of rms_norm runs over 256 lanes and a fixed tree).
+// row alone (and, but for the softmax, differ from the host's within rounding: the sum of rms_norm runs over 256 lanes
+// and a fixed tree).
 
 #include "kernels/cuda/device.h"
 #include "kernels/elementwise/elementwise.h"
@@ -20,6 +21,11 @@ void head_norm_cuda(const HeadNorm& args, CudaStream stream);
 
 void silu_mul_cuda(const GatedMulArgs& args, CudaStream stream);
 void add_into_cuda(float* x, const float* y, int64_t count, CudaStream stream);
+
+/// softmax() without sinks, with the bits that the host's instruction sets share.
+void softmax_cuda(float* x, int64_t rows, int64_t n, int64_t stride, float scale, CudaStream stream);
+/// The first row of each of `groups` groups of `rows` neighbouring rows becomes their maximum, element by element.
+void max_rows_cuda(float* x, int64_t groups, int64_t rows, int64_t n, int64_t stride, CudaStream stream);
 
 /// A row among others, and what a sum takes of it: a token that visits an expert.
 struct WeightedRow {

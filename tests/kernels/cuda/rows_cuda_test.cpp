@@ -100,6 +100,38 @@ TEST_F(RowsCuda, NormsAndGatesAgreeWithTheReference) {
   }
 }
 
+TEST_F(RowsCuda, TheSoftmaxHasTheHostsBits) {
+  if (!host_has_simd()) GTEST_SKIP() << "this CPU runs the reference path only, which rounds otherwise";
+  for (const int64_t n : {1, 31, 4096, 9001}) {
+    const int64_t rows = 4, stride = n + 3;
+    std::vector<float> x = normal(rows * stride, 11);
+    for (int64_t i = 0; i < n; ++i) x[static_cast<size_t>(i)] *= 40;  // of which many vanish
+    x[static_cast<size_t>(3 * stride + n / 2)] = std::nanf("");
+    OnDevice device;
+    float* got = device.copy(x);
+    softmax_cuda(got, rows, n, stride, 0.7f, nullptr);
+    softmax(x.data(), rows, n, stride, 0.7f);
+    const std::vector<float> all = test::from_device(got, rows * stride);
+    expect_same_bits({all.begin(), all.begin() + 3 * stride}, {x.begin(), x.begin() + 3 * stride}, std::to_string(n));
+    for (int64_t i = 0; i < n; ++i) EXPECT_TRUE(std::isnan(all[static_cast<size_t>(3 * stride + i)])) << i;
+  }
+}
+
+TEST_F(RowsCuda, RowsBecomeTheMaximumOfTheirGroup) {
+  const int64_t n = 300, stride = 310;
+  std::vector<float> x = normal(6 * stride, 12);
+  OnDevice device;
+  float* got = device.copy(x);
+  max_rows_cuda(got, 2, 3, n, stride, nullptr);
+  for (const int64_t first : {0, 3}) {
+    for (int64_t i = first * stride; i < first * stride + n; ++i) {
+      x[static_cast<size_t>(i)] = std::max(
+          {x[static_cast<size_t>(i)], x[static_cast<size_t>(i + stride)], x[static_cast<size_t>(i + 2 * stride)]});
+    }
+  }
+  expect_same_bits(test::from_device(got, 6 * stride), x, "groups of three");
+}
+
 TEST_F(RowsCuda, ListedRowsAreGatheredAndAddedBack) {
   const int64_t rows = 5, n = 300, stride = 303;
   const std::vector<float> x = normal(rows * stride, 13), sum = normal(rows * stride, 14);
