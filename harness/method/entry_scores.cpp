@@ -46,12 +46,15 @@ void attention_rows(std::span<float> scores, const LayerShape& shape, int64_t kv
   softmax_rows(scores, group, attention_scale(shape), shape.sinks == nullptr ? nullptr : shape.sinks + kv_head * group);
 }
 
-void require_numbers(std::span<const float> scores, const std::string& method) {
-  if (std::ranges::none_of(scores, [](float score) { return std::isnan(score); })) return;
+void refuse_numbers(const std::string& method) {
   fail({.place = method,
         .found = "a score that is not a number",
         .expected = "finite scores",
         .action = "the model's keys or queries may hold NaN or infinity"});
+}
+
+void require_numbers(std::span<const float> scores, const std::string& method) {
+  if (std::ranges::any_of(scores, [](float score) { return std::isnan(score); })) refuse_numbers(method);
 }
 
 std::vector<int32_t> best_candidates(std::span<const float> scores, const Candidates& among,

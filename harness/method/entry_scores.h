@@ -29,7 +29,9 @@ template <class Sum>
 /// The attention probabilities of a kv head's query heads from their scores [group, n].
 void attention_rows(std::span<float> scores, const LayerShape& shape, int64_t kv_head);
 
-/// Throws UserError that names `method` when a score is not a number.
+/// Throws UserError that names `method`: a score is not a number.
+[[noreturn]] void refuse_numbers(const std::string& method);
+/// Does so when one is not.
 void require_numbers(std::span<const float> scores, const std::string& method);
 
 /// The among.count candidates with the largest scores [at least among.last], ascending; of equals the lower index.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/method/fitted.h"
+#include "harness/method/searched_rows.h"
 
 namespace kvarena {
 
@@ -77,6 +78,9 @@ struct ModelFacts {
     return rotates_apart(layer) ? own_rotation : rotation;
   }
   std::shared_ptr<const storage::Hierarchy> tiers;  // shared by all requests of the model
+  /// Room for keys of a small network, where the model's passes run: of so many heads and channels, none yet.
+  std::function<std::unique_ptr<SearchedKeys>(int64_t kv_heads, int64_t head_dim, const LedgerPtr& ledger)>
+      searched_keys = searched_rows;
   /// Weights that were fitted for this model; see FittedRequest. Throws UserError.
   std::function<std::shared_ptr<const FittedWeights>(const FittedRequest& request)> fitted;
 };

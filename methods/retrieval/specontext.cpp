@@ -16,7 +16,6 @@
 #include "harness/method/offloaded_layers.h"
 #include "harness/method/registry.h"
 #include "harness/method/retrieval_head.h"
-#include "harness/method/row_index.h"
 #include "harness/method/tapped_features.h"
 #include "harness/method/tensors.h"
 #include "harness/method/yielding_index.h"
@@ -27,25 +26,24 @@ namespace {
 
 /// The head's state of a request: every token's key, and the entries it chose for the pass under way.
 struct HeadIndex : public LayerIndex, public KnownChoice, public ResidualReader {
-  HeadIndex(std::shared_ptr<const RetrievalHead> own_head, int64_t layers, const LedgerPtr& own_ledger)
-      : head(std::move(own_head)), ledger(own_ledger), features(layers, own_ledger) {
-    for (int64_t i = 0; i < head->kv_heads(); ++i) keys.emplace_back(head->head_dim(), DType::bf16, ledger);
-  }
+  HeadIndex(std::shared_ptr<const RetrievalHead> own_head, std::unique_ptr<SearchedKeys> own_keys, int64_t layers,
+            const LedgerPtr& own_ledger)
+      : head(std::move(own_head)), ledger(own_ledger), keys(std::move(own_keys)), features(layers, own_ledger) {}
   HeadIndex(const HeadIndex& other, const LedgerPtr& own_ledger)
       : LayerIndex(other),
         head(other.head),
         ledger(own_ledger),
+        keys(other.keys->clone(ledger)),
         query(other.query),
         unread(other.unread),
         features(other.features, own_ledger) {
-    for (const RowList& list : other.keys) keys.push_back(list.clone(ledger));
     for (const auto& list : other.chosen)
       chosen.emplace_back(list.begin(), list.end(), LedgerAllocator<int32_t>(ledger));
   }
 
   std::shared_ptr<const RetrievalHead> head;
   LedgerPtr ledger;
-  std::vector<RowList> keys;                  // [kv_heads] of the head
+  std::unique_ptr<SearchedKeys> keys;         // of the head
   std::vector<float> query;                   // [q_heads, head_dim] of the newest token
   std::vector<LedgerVector<int32_t>> chosen;  // one list a kv head or a query head; empty: everything
   std::vector<int32_t> unread;                // newest tokens, whose features come behind the pass under way
@@ -56,8 +54,7 @@ struct HeadIndex : public LayerIndex, public KnownChoice, public ResidualReader 
     if (head->reads_features()) features.see(layer, rows, count, hidden_size);
   }
   [[nodiscard]] int64_t bytes() const override {
-    auto total = static_cast<int64_t>(features.rows.capacity() * sizeof(float));
-    for (const RowList& list : keys) total += list.bytes();
+    int64_t total = static_cast<int64_t>(features.rows.capacity() * sizeof(float)) + keys->bytes();
     for (const auto& list : chosen) total += static_cast<int64_t>(list.capacity() * sizeof(int32_t));
     return total;
   }
@@ -242,7 +239,9 @@ class SpeContext final : public Method {
     if (budget_.unlimited()) return;
     LayerContext& first = layers.front();
     KvCache& cache = *first.request;
-    HeadIndex index(read_head(*first.model, first.cache.shape(), first.layers), first.layers, cache.ledger);
+    const auto head = read_head(*first.model, first.cache.shape(), first.layers);
+    HeadIndex index(head, first.model->searched_keys(head->kv_heads(), head->head_dim(), cache.ledger), first.layers,
+                    cache.ledger);
     read_prompt(index, *first.model, first.prompt, seen);
     if (offload_ == "adaptive") {
       cache.index = std::make_unique<AdaptiveHeadIndex>(index, offloaded(cache, *first.model), cache.ledger);
@@ -348,8 +347,16 @@ class SpeContext final : public Method {
   }
 
   void choose(HeadIndex& index, const ModelFacts& model, const LayerShape& shape, int64_t n, int64_t budget) const {
-    for (const std::vector<int32_t>& list : best_entries(probabilities(index), lists(model, shape), n, budget)) {
-      index.chosen.emplace_back(list.begin(), list.end(), LedgerAllocator<int32_t>(index.ledger));
+    const Lists found = index.keys->search({.q = index.query,
+                                            .scale = 1 / std::sqrt(static_cast<float>(index.head->head_dim())),
+                                            .lists = lists(model, shape),
+                                            .among = n - 1,
+                                            .count = budget - 1});
+    if (found.empty()) refuse_numbers("specontext");
+    for (const std::vector<int32_t>& list : found) {
+      auto& chosen = index.chosen.emplace_back(static_cast<size_t>(budget), static_cast<int32_t>(n - 1),
+                                               LedgerAllocator<int32_t>(index.ledger));
+      std::ranges::copy(list, chosen.begin());
     }
     while (static_cast<int64_t>(index.chosen.size()) < shape.kv_heads) index.chosen.push_back(index.chosen.front());
   }
@@ -401,7 +408,7 @@ class SpeContext final : public Method {
   /// The tokens that follow those read: their keys, and the last one's query. features: of the tokens before each.
   static void read(HeadIndex& index, const ModelFacts& model, std::span<const int32_t> tokens, const float* features) {
     const RetrievalHead& head = *index.head;
-    const int64_t count = std::ssize(tokens), last = count - 1, position = index.keys.front().count();
+    const int64_t count = std::ssize(tokens), last = count - 1, position = index.keys->count();
     const int64_t d = head.head_dim();
     std::vector<float> x(static_cast<size_t>(count * model.hidden_size));
     std::vector<float> k(static_cast<size_t>(count * head.kv_heads() * d));
@@ -411,44 +418,8 @@ class SpeContext final : public Method {
     head.project(x.data() + last * model.hidden_size,
                  features == nullptr ? nullptr : features + last * head.feature_size(), 1, position + last,
                  index.query.data(), nullptr);
-    std::vector<float> rows(static_cast<size_t>(count * d));
-    for (int64_t kv_head = 0; kv_head < head.kv_heads(); ++kv_head) {
-      for (int64_t i = 0; i < count; ++i) {
-        std::copy_n(k.data() + (i * head.kv_heads() + kv_head) * d, d, rows.data() + i * d);
-      }
-      index.keys[kv_head].append(rows);
-    }
-    index.entries = index.keys.front().count();
-  }
-
-  /// The newest token's attention in the head: [q_heads, n].
-  static std::vector<float> probabilities(const HeadIndex& index) {
-    const RetrievalHead& head = *index.head;
-    const int64_t n = index.keys.front().count();
-    const int64_t group = head.q_heads() / head.kv_heads();
-    std::vector<float> p(static_cast<size_t>(head.q_heads() * n));
-    for (int64_t kv_head = 0; kv_head < head.kv_heads(); ++kv_head) {
-      const std::span<float> own(p.data() + kv_head * group * n, static_cast<size_t>(group * n));
-      index.keys[kv_head].score(index.query.data() + kv_head * group * head.head_dim(), group, head.head_dim(), own);
-    }
-    softmax_rows(p, head.q_heads(), 1 / std::sqrt(static_cast<float>(head.head_dim())));
-    return p;
-  }
-
-  /// For each of `lists` groups of query heads the newest entry and the best others by the group's maximum, ascending.
-  static Lists best_entries(std::vector<float> p, int64_t lists, int64_t n, int64_t budget) {
-    const int64_t rows = static_cast<int64_t>(p.size()) / n / lists;
-    Lists selected;
-    for (int64_t list = 0; list < lists; ++list) {
-      float* best = p.data() + list * rows * n;
-      for (int64_t row = 1; row < rows; ++row) {
-        for (int64_t i = 0; i < n; ++i) best[i] = std::max(best[i], best[row * n + i]);
-      }
-      const Candidates among{.first = 0, .last = n - 1, .count = budget - 1, .budget = budget};
-      selected.push_back(best_candidates({best, static_cast<size_t>(n)}, among, "specontext"));
-      selected.back().push_back(static_cast<int32_t>(n - 1));
-    }
-    return selected;
+    index.keys->append(k);
+    index.entries = index.keys->count();
   }
 
   Budget budget_;
