@@ -162,7 +162,8 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
     std::vector<std::unique_ptr<EntryMirror>> copies_;
   };
 
-  /// From now on copies take so many bytes less on a device: something else lies there.
+  /// From now on copies take so many bytes less on a device, more where negative: something else lies there. Those that
+  /// nobody holds go until the others take no more.
   void give_up(int64_t device, int64_t bytes);
 
   /// AttentionSums::add() over a copy, of all that is listed.
@@ -206,10 +207,14 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
   /// Reserves room for so many tokens of a copy's layers, in place of what it takes or beside that. Others' copies go
   /// until there is enough; none does ahead where that would be in vain. Whether there is.
   bool reserve(DeviceMirror& mirror, std::span<const PlacedLayer> layers, int64_t tokens, bool beside, When when);
+  /// Under the lock, which others may take meanwhile: copies go until all fits once `mirror` takes so much, or none may
+  /// go. None does ahead where that would be in vain: false.
+  bool make_room(const DeviceMirror* mirror, const DeviceBytes& taken, When when, std::unique_lock<std::mutex>& lock);
   /// Under the lock, which others may take meanwhile: frees a copy that nobody holds. It counts until it is gone.
   void free(Copy gone, std::unique_lock<std::mutex>& lock);
-  /// Under the lock: whether all fits once `mirror` takes so much, or would if all copies went that may.
-  [[nodiscard]] bool fits(const DeviceMirror& mirror, DeviceBytes taken, bool alone) const;
+  /// Under the lock: whether all fits once `mirror`, null for none, takes so much, or would if all copies went that
+  /// may.
+  [[nodiscard]] bool fits(const DeviceMirror* mirror, DeviceBytes taken, bool alone) const;
   /// A spare for so many tokens that becomes a mirror's copy, if there is one that is not much larger.
   [[nodiscard]] std::optional<DeviceCache> take_spare(DeviceMirror& mirror, int64_t tokens);
 
@@ -224,6 +229,22 @@ class DeviceMirrors : public std::enable_shared_from_this<DeviceMirrors> {
   std::condition_variable settled_;        // one less of either
   std::list<DeviceMirror*> used_;          // least recently used first
   std::list<Copy> spare_;  // of caches that left, for those that come: freeing memory waits for all streams
+};
+
+/// Bytes of a device that its mirrors leave to something else while this lives.
+class LentRoom {
+ public:
+  LentRoom(std::shared_ptr<DeviceMirrors> mirrors, int64_t device, int64_t bytes)
+      : mirrors_(std::move(mirrors)), device_(device), bytes_(bytes) {
+    mirrors_->give_up(device_, bytes_);
+  }
+  ~LentRoom() { mirrors_->give_up(device_, -bytes_); }
+  LentRoom(const LentRoom&) = delete;
+  LentRoom& operator=(const LentRoom&) = delete;
+
+ private:
+  std::shared_ptr<DeviceMirrors> mirrors_;
+  int64_t device_, bytes_;
 };
 
 }  // namespace kvarena::device

@@ -48,6 +48,8 @@ DeviceOffload::DeviceOffload(DeviceModel model, int64_t cache_bytes)
     limits[layer.device] = cache_bytes > 0 ? cache_bytes : room_for_caches(kernels::cuda_free_bytes());
   }
   mirrors_ = std::make_shared<DeviceMirrors>(shapes_, std::move(limits));
+  const kernels::CudaDeviceScope last(shapes_.back().device);
+  searcher_ = std::make_shared<KeySearcher>(mirrors_, shapes_.back().device);
 }
 
 ArrivingCache* DeviceOffload::arriving(const SequencePass& pass) const {
@@ -91,6 +93,11 @@ std::unique_ptr<RowStream> DeviceOffload::rows_of(KvCache& cache, int64_t tokens
 void DeviceOffload::upload(KvCache& cache, int64_t tokens) {
   if (wants_views(cache)) return;  // only some of its passes are the device's
   on_device([&] { mirrors_->upload(cache, tokens); }, [&] { cache.mirror.reset(); });
+}
+
+std::unique_ptr<SearchedKeys> DeviceOffload::searched_keys(int64_t kv_heads, int64_t head_dim,
+                                                           const LedgerPtr& ledger) {
+  return std::make_unique<DeviceKeys>(searcher_, kv_heads, head_dim, ledger);
 }
 
 std::unique_ptr<Offload> DeviceOffload::beside(const ModelConfig& config, const Checkpoint& checkpoint,

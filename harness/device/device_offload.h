@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "harness/device/device_keys.h"
 #include "harness/device/device_mirrors.h"
 #include "harness/device/device_model.h"
 #include "harness/device/host_sequence.h"
@@ -29,6 +30,8 @@ class DeviceOffload final : public Offload {
   std::span<const float> forward(std::span<const SequencePass> batch) override;
   [[nodiscard]] std::unique_ptr<RowStream> rows_of(KvCache& cache, int64_t tokens, bool by_layer) override;
   void upload(KvCache& cache, int64_t tokens) override;
+  [[nodiscard]] std::unique_ptr<SearchedKeys> searched_keys(int64_t kv_heads, int64_t head_dim,
+                                                            const LedgerPtr& ledger) override;
   /// Its caches have room for 32k tokens, or for its window where that is shorter.
   [[nodiscard]] std::unique_ptr<Offload> beside(const ModelConfig& config, const Checkpoint& checkpoint,
                                                 const TransformerOptions& options) override;
@@ -70,6 +73,7 @@ class DeviceOffload final : public Offload {
   DeviceModel model_;
   std::vector<PlacedLayer> shapes_;  // [layers]
   std::shared_ptr<DeviceMirrors> mirrors_;
+  std::shared_ptr<KeySearcher> searcher_;
   int64_t layers_ = 0;  // that the pass under way visits
   std::vector<Sequence> sequences_;
   // Memory for what is shown: queries as the host has them, and attention that is computed again for readers.

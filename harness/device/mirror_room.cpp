@@ -44,7 +44,7 @@ DeviceMirror& DeviceMirrors::mirror_of(KvCache& host, Copy& held) {
   return *mirror;
 }
 
-bool DeviceMirrors::fits(const DeviceMirror& mirror, DeviceBytes taken, bool alone) const {
+bool DeviceMirrors::fits(const DeviceMirror* mirror, DeviceBytes taken, bool alone) const {
   const auto add = [&](const DeviceBytes& more) {
     for (const auto& [device, bytes] : more) taken[device] += bytes;
   };
@@ -55,7 +55,7 @@ bool DeviceMirrors::fits(const DeviceMirror& mirror, DeviceBytes taken, bool alo
     if (!alone) add(bytes);
   }
   for (DeviceMirror* other : used_) {
-    if (other != &mirror && !(alone && other->idle())) add(other->taken());
+    if (other != mirror && !(alone && other->idle())) add(other->taken());
   }
   return std::ranges::all_of(taken, [&](const auto& on) { return on.second <= limits_.at(on.first); });
 }
@@ -70,18 +70,11 @@ void DeviceMirrors::free(Copy gone, std::unique_lock<std::mutex>& lock) {
   settled_.notify_all();
 }
 
-bool DeviceMirrors::reserve(DeviceMirror& mirror, std::span<const PlacedLayer> layers, int64_t tokens, bool beside,
-                            When when) {
-  std::unique_lock lock(mutex_);
-  DeviceBytes wanted;
-  for (const PlacedLayer& layer : layers) wanted[layer.device] += layer.entry_bytes() * tokens;
-  for (auto& [device, bytes] : wanted) {
-    const int64_t held = mirror.taken_[device];
-    bytes = beside ? held + bytes : std::max(held, bytes);
-  }
-  while (!fits(mirror, wanted, /*alone=*/false)) {
-    if (when == When::ahead && !fits(mirror, wanted, /*alone=*/true)) return false;
-    const auto last = std::ranges::find_if(used_, [&](DeviceMirror* one) { return one != &mirror && one->idle(); });
+bool DeviceMirrors::make_room(const DeviceMirror* mirror, const DeviceBytes& taken, When when,
+                              std::unique_lock<std::mutex>& lock) {
+  while (!fits(mirror, taken, /*alone=*/false)) {
+    if (when == When::ahead && !fits(mirror, taken, /*alone=*/true)) return false;
+    const auto last = std::ranges::find_if(used_, [&](DeviceMirror* one) { return one != mirror && one->idle(); });
     if (!spare_.empty()) {
       Copy gone = std::move(spare_.front());
       spare_.pop_front();
@@ -95,13 +88,27 @@ bool DeviceMirrors::reserve(DeviceMirror& mirror, std::span<const PlacedLayer> l
       break;  // the device itself may refuse
     }
   }
+  return true;
+}
+
+bool DeviceMirrors::reserve(DeviceMirror& mirror, std::span<const PlacedLayer> layers, int64_t tokens, bool beside,
+                            When when) {
+  std::unique_lock lock(mutex_);
+  DeviceBytes wanted;
+  for (const PlacedLayer& layer : layers) wanted[layer.device] += layer.entry_bytes() * tokens;
+  for (auto& [device, bytes] : wanted) {
+    const int64_t held = mirror.taken_[device];
+    bytes = beside ? held + bytes : std::max(held, bytes);
+  }
+  if (!make_room(&mirror, wanted, when, lock)) return false;
   mirror.taken_ = std::move(wanted);
   return true;
 }
 
 void DeviceMirrors::give_up(int64_t device, int64_t bytes) {
-  const std::scoped_lock lock(mutex_);
-  limits_.at(device) = std::max<int64_t>(0, limits_.at(device) - bytes);
+  std::unique_lock lock(mutex_);
+  limits_.at(device) -= bytes;
+  make_room(nullptr, {}, When::now, lock);
 }
 
 void DeviceMirrors::put(DeviceMirror& mirror, DeviceCache made, Copy& held) {

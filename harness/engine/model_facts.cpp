@@ -52,6 +52,10 @@ std::shared_ptr<ModelFacts> model_facts(const Transformer& model, std::vector<st
   }
   const RopeScaling& scaling = model.config().rope_scaling;
   if (scaling.by_length()) facts->rotation_window = scaling.original_max_position;
+  facts->searched_keys = [&model](int64_t kv_heads, int64_t head_dim, const LedgerPtr& ledger) {
+    auto keys = model.searched_keys(kv_heads, head_dim, ledger);
+    return keys != nullptr ? std::move(keys) : searched_rows(kv_heads, head_dim, ledger);
+  };
   facts->tiers = tiers ? std::move(tiers) : std::make_shared<const storage::Hierarchy>(storage::usual_tiers());
   facts->rotary = rotary;
   facts->embed = [&model](std::span<const int32_t> tokens, float* rows) { model.embed(tokens, rows); };

@@ -14,6 +14,11 @@ void Transformer::upload(KvCache& cache, int64_t tokens) {
   if (impl_->device) impl_->device->upload(cache, tokens);
 }
 
+std::unique_ptr<SearchedKeys> Transformer::searched_keys(int64_t kv_heads, int64_t head_dim,
+                                                         const LedgerPtr& ledger) const {
+  return impl_->device ? impl_->device->searched_keys(kv_heads, head_dim, ledger) : nullptr;
+}
+
 /// Numbers of the passes that a device computes together: those that leave behind one layer, and by itself each that
 /// has positions.
 std::vector<std::vector<size_t>> Transformer::Impl::together_on_device(std::span<const SequencePass> batch) const {

@@ -30,6 +30,10 @@ class Offload {
   /// over other caches, whose copies stay where they are. Does nothing where there is no room beside these. Throws
   /// UserError when the device refuses.
   virtual void upload(KvCache& cache, int64_t tokens) = 0;
+  /// Keys that are searched on the last layer's device, whose memory they and copies of caches share; none yet. They
+  /// throw UserError when the device refuses.
+  [[nodiscard]] virtual std::unique_ptr<SearchedKeys> searched_keys(int64_t kv_heads, int64_t head_dim,
+                                                                    const LedgerPtr& ledger) = 0;
   /// Another model on the device of this one's last layer, whose caches give up the room that it takes. Throws
   /// UserError when it does not fit.
   [[nodiscard]] virtual std::unique_ptr<Offload> beside(const ModelConfig& config, const Checkpoint& checkpoint,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/cache/layer_cache.h"
+#include "harness/cache/searched_keys.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
 #include "harness/model/rope_frequencies.h"
@@ -171,6 +172,11 @@ class Transformer {
   /// it lacks room beside those; nothing on the host. Returns when it is there. Throws UserError when the device
   /// refuses.
   void upload(KvCache& cache, int64_t tokens);
+
+  /// Keys that are searched on the device before its passes, none yet; null where there is no device. They throw
+  /// UserError when it refuses.
+  [[nodiscard]] std::unique_ptr<SearchedKeys> searched_keys(int64_t kv_heads, int64_t head_dim,
+                                                            const LedgerPtr& ledger) const;
 
  private:
   struct Impl;

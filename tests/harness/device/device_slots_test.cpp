@@ -8,12 +8,14 @@
 #include <functional>
 #include <thread>
 
+#include "harness/cache/indexed_segment.h"
 #include "harness/cache/known_choice.h"
 #include "harness/engine/model_facts.h"
 #include "harness/engine/serving/batch_run.h"
 #include "harness/engine/session/forwarding_hooks.h"
 #include "harness/engine/session/selection_meter.h"
 #include "harness/storage/hierarchy.h"
+#include "kernels/common/cpu_path.h"
 #include "tests/support/cuda/emulator.h"
 #include "tests/support/decoding.h"
 #include "tests/support/imported_weights.h"
@@ -277,6 +279,57 @@ TEST_F(DeviceSlotsTest, LayersLeaveBetweenPasses) {
     loaded += session->activity.traffic.loaded_bytes;
   }
   EXPECT_EQ(went_up(), loaded);
+}
+
+/// Writes down the entries that the last layer attends to, of those that its view holds.
+class Noted final : public ForwardingHooks, public KnownChoice {
+ public:
+  explicit Noted(AttentionHooks* own) : ForwardingHooks(own), own_(dynamic_cast<KnownChoice*>(own)) {}
+  [[nodiscard]] bool known(const KvCache& cache) const override { return own_ != nullptr && own_->known(cache); }
+  void before_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries) override {
+    ForwardingHooks::before_attention(layer, cache, queries);
+    const auto* const view = dynamic_cast<const IndexedSegment*>(cache.view.get());
+    for (int64_t head = 0; layer == 2 && view != nullptr && head < cache.shape().q_heads; ++head)
+      lists.emplace_back(view->selected(head).begin(), view->selected(head).end());
+  }
+  std::vector<std::vector<int32_t>> lists;  // [q_heads]
+
+ private:
+  const KnownChoice* own_;
+};
+
+/// A head's keys, scores and choice are the device's there, with the host's bits.
+TEST_F(DeviceSlotsTest, TheDeviceChoosesWhatTheHostChooses) {
+  if (kernels::active_cpu_path() == kernels::CpuPath::reference) GTEST_SKIP() << "the reference path rounds otherwise";
+  Transformer host = testing::tiny_model(1, kF32);
+  const Prefill prompt = prefill(host, prompt_.tokens, {}, kPrefillChunk, model_facts(host));
+  const std::vector<int32_t> answer = tiny_prompt(20, 3);
+  const auto run = [&](Transformer& model, const Prefill& read, const json& spec) {
+    const auto method = make_method(spec, "test");
+    const auto session = start_session(model, read, *method, {.forced = answer});
+    std::vector<std::pair<std::vector<std::vector<int32_t>>, int64_t>> passes;  // what they choose, what was loaded
+    while (!session->finished()) {
+      SequencePass next = session->next_pass();
+      Noted notes(next.hooks);
+      next.hooks = &notes;
+      session->consume(model.forward({&next, 1}));
+      passes.emplace_back(notes.lists, session->activity.traffic.loaded_bytes);
+    }
+    EXPECT_EQ(session->failure, "");
+    return passes;
+  };
+  for (const char* level : {"head", "batch"}) {
+    for (const char* offload : {"none", "all", "adaptive"}) {
+      const json spec = specontext({{"level", level}, {"offload", offload}});
+      const auto got = run(offloaded_.model(), prompt_, spec), want = run(host, prompt, spec);
+      EXPECT_EQ(got.size(), 19);
+      for (size_t pass = 0; pass < want.size(); ++pass) {
+        EXPECT_EQ(std::ssize(want[pass].first.at(3)), 64);
+        EXPECT_EQ(got.at(pass), want[pass]) << spec.dump() << " pass " << pass;
+      }
+      EXPECT_EQ(want.back().second > 0, spec["offload"] == "all");
+    }
+  }
 }
 
 TEST(DeviceSlots, FeaturesOfThePassBeforeChooseAsOnTheHost) {

@@ -57,6 +57,10 @@ TEST_F(Ready, ADeviceWithoutRoomForItRefusesNobody) {
       ++asked;
       throw UserError("full");
     }
+    std::unique_ptr<SearchedKeys> searched_keys(int64_t /*kv_heads*/, int64_t /*head_dim*/,
+                                                const LedgerPtr& /*ledger*/) override {
+      throw UserError("full");
+    }
     std::unique_ptr<Offload> beside(const ModelConfig& /*config*/, const Checkpoint& /*checkpoint*/,
                                     const TransformerOptions& /*options*/) override {
       throw UserError("full");
