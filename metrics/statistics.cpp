@@ -25,12 +25,14 @@ void check_values(std::span<const double> values, const char* what) {
   }
 }
 
-// numpy's linear rule on sorted values.
-double sorted_percentile(std::span<const double> sorted, double p) {
-  const double place = static_cast<double>(sorted.size() - 1) * p / 100;
-  const auto below = static_cast<size_t>(std::clamp(std::floor(place), 0.0, static_cast<double>(sorted.size() - 1)));
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (sorted[above] - sorted[below]) * (place - static_cast<double>(below));
+/// numpy's linear rule, by the two values that it needs. Brings the values into another order.
+double select_percentile(std::span<double> values, double p) {
+  const double place = static_cast<double>(values.size() - 1) * p / 100;
+  const auto below = static_cast<size_t>(std::clamp(std::floor(place), 0.0, static_cast<double>(values.size() - 1)));
+  const auto low = values.begin() + static_cast<int64_t>(below);
+  std::nth_element(values.begin(), low, values.end());
+  const double high = low + 1 == values.end() ? *low : *std::min_element(low + 1, values.end());
+  return *low + (high - *low) * (place - static_cast<double>(below));
 }
 
 constexpr size_t kLanes = 8;  // resamples that are summed beside each other: one sum waits for its last addition
@@ -86,9 +88,8 @@ void for_each_draw(size_t n, const ResamplingOptions& options, Use&& use) {
 }
 
 Interval interval_of(std::vector<double> means, double confidence) {
-  std::sort(means.begin(), means.end());
   const double tail = 50 * (1 - confidence);  // percent on each side
-  return {sorted_percentile(means, tail), sorted_percentile(means, 100 - tail)};
+  return {select_percentile(means, tail), select_percentile(means, 100 - tail)};
 }
 
 Interval bootstrap_interval(std::span<const double> values, const ResamplingOptions& options) {
@@ -185,9 +186,8 @@ double standard_deviation_of(std::span<const double> values) {
 double percentile(std::span<const double> values, double p) {
   if (values.empty()) fail({.place = "percentile", .found = "no values", .expected = "at least one"});
   KVARENA_ASSERT(p >= 0 && p <= 100, fmt::format("p={}", p));
-  std::vector<double> sorted(values.begin(), values.end());
-  std::sort(sorted.begin(), sorted.end());
-  return sorted_percentile(sorted, p);
+  std::vector<double> own(values.begin(), values.end());
+  return select_percentile(own, p);
 }
 
 MeanEstimate bootstrap_mean(std::span<const double> values, const ResamplingOptions& options) {
