@@ -111,6 +111,7 @@ std::vector<ValueColumn> ResultsReader::columns(const std::string& cell_id) cons
     ValueColumn& column = list.emplace_back(std::move(values.column));
     column.metric = name;
     column.clock = clock;
+    column.rows.reserve(values.by_place.size());
     for (size_t place = 0; place < values.by_place.size(); ++place) {
       if (!values.by_place[place]) continue;
       column.rows.push_back(samples.rows()[place]);
@@ -161,6 +162,7 @@ std::vector<SeriesRow> ResultsReader::series(const std::string& cell_id, const s
              by_place[samples.place(row.sample_id)] = std::move(row);
            });
   std::vector<SeriesRow> rows;
+  rows.reserve(by_place.size());
   for (std::optional<SeriesRow>& row : by_place) {
     if (row) rows.push_back(std::move(*row));
   }
