@@ -31,6 +31,13 @@ const AcceptanceCurve& acceptance() {
   return curve;
 }
 
+/// Every reload that is begun arrives in time.
+struct PromptLink final : ReloadLink {
+  void begin(int64_t request) override { begun.push_back(request); }
+  [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
+  std::vector<int64_t> begun;  // requests
+};
+
 TEST(ModelledRun, StaggeringComesOutAsThePaperSays) {
   const ModelledRun run = run_modelled(example(ScheduleKind::staggered), acceptance());
   double draft_only = 0, with_verify = 0;
@@ -137,10 +144,7 @@ TEST(VerificationSchedule, AReloadIsPlacedAroundALoadAtArrival) {
 }
 
 TEST(VerificationSchedule, ALoadLongerThanTheHorizonBeginsAtOnce) {
-  struct : ReloadLink {
-    void begin(int64_t /*request*/) override {}
-    [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
-  } link;
+  PromptLink link;
   VerificationSchedule schedule({.rings = {.windows = 16, .memory_bytes = 100}, .link_bandwidth = 10});
   (void)schedule.add_load(/*bytes=*/140, 0);  // 14 iterations: windows 0 to 13
   const int64_t longer = schedule.add_load(/*bytes=*/151, 0);
@@ -155,11 +159,7 @@ TEST(VerificationSchedule, ALoadLongerThanTheHorizonBeginsAtOnce) {
 }
 
 TEST(VerificationSchedule, AReloadLongerThanTheHorizonTakesAllOfIt) {
-  struct : ReloadLink {
-    void begin(int64_t request) override { begun.push_back(request); }
-    [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
-    std::vector<int64_t> begun;
-  } link;
+  PromptLink link;
   VerificationSchedule schedule(
       {.rings = {.windows = 16, .memory_bytes = 1000}, .link_bandwidth = 10, .draft_length = 3});
   const int64_t shorter = schedule.add(/*full_bytes=*/150, /*compressed_bytes=*/5);  // 15 iterations: windows 1 to 15
@@ -180,10 +180,7 @@ TEST(VerificationSchedule, AReloadLongerThanTheHorizonTakesAllOfIt) {
 }
 
 TEST(VerificationSchedule, ALoadTakesMemoryUntilItHasCome) {
-  struct : ReloadLink {
-    void begin(int64_t /*request*/) override {}
-    [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
-  } link;
+  PromptLink link;
   VerificationSchedule schedule({.rings = {.memory_bytes = 40}, .link_bandwidth = 10, .draft_length = 1});
   (void)schedule.add(/*full_bytes=*/20, /*compressed_bytes=*/5);
   const int64_t load = schedule.add_load(/*bytes=*/10, /*resident_bytes=*/16);
@@ -196,10 +193,7 @@ TEST(VerificationSchedule, ALoadTakesMemoryUntilItHasCome) {
 }
 
 TEST(VerificationSchedule, CachesOfOthersTakeMemoryToo) {
-  struct : ReloadLink {
-    void begin(int64_t /*request*/) override {}
-    [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
-  } link;
+  PromptLink link;
   VerificationSchedule schedule({.rings = {.memory_bytes = 40}, .link_bandwidth = 10, .draft_length = 1});
   (void)schedule.add(/*full_bytes=*/20, /*compressed_bytes=*/5);
   schedule.set_others(16);
@@ -210,11 +204,7 @@ TEST(VerificationSchedule, CachesOfOthersTakeMemoryToo) {
 }
 
 TEST(VerificationSchedule, APinnedRequestIsVerifiedAfterItsDraftsWithoutAReload) {
-  struct : ReloadLink {
-    void begin(int64_t request) override { begun.push_back(request); }
-    [[nodiscard]] bool arrives_in_time(int64_t /*request*/) const override { return true; }
-    std::vector<int64_t> begun;
-  } link;
+  PromptLink link;
   VerificationSchedule schedule({.rings = {.memory_bytes = 100}, .link_bandwidth = 10, .draft_length = 5});
   const int64_t request = schedule.add(/*full_bytes=*/20, /*compressed_bytes=*/5);
   // Returns the tokens drafted before the next verification.

@@ -79,6 +79,19 @@ class Serving : public ::testing::Test {
             method({{"name", "spec_decode"}, {"draft_model", drafts_.path()}})};
   }
 
+  const Method* scheduled_verifier(const char* schedule) {
+    return method({{"name", "vericache"},
+                   {"draft_length", 4},
+                   {"schedule", schedule},
+                   {"drafter", {{"name", "snapkv"}, {"keep", 0.1}}}});
+  }
+  /// Facts of a machine whose host memory lies behind a link of 500 MB/s.
+  [[nodiscard]] std::shared_ptr<const ModelFacts> behind_slow_link() const {
+    return model_facts(model_, {},
+                       std::make_shared<storage::Hierarchy>(std::vector<storage::TierSettings>{
+                           {.tier = Tier::host, .link = {.name = "slow", .bytes_per_s = 500e6}}}));
+  }
+
   std::vector<int32_t> alone(const ServedRequest& request) {
     const Prefill prompt = prefill(model_, request.prompt, request.method->needs(), kPrefillChunk, facts_);
     const auto session = start_session(model_, prompt, *request.method, request.options);
@@ -301,15 +314,10 @@ TEST(ServingHeads, DraftWhatTheyDraftAlone) {
 }
 
 TEST_F(Serving, ScheduledVerifiersAnswerAsFullKvDoesWhileOthersArrive) {
-  const auto slow = std::make_shared<storage::Hierarchy>(
-      std::vector<storage::TierSettings>{{.tier = Tier::host, .link = {.name = "slow", .bytes_per_s = 500e6}}});
-  const auto facts = model_facts(model_, {}, slow);
+  const auto facts = behind_slow_link();
   for (const char* schedule : {"staggered", "lock_step", "sequential"}) {
     SCOPED_TRACE(schedule);
-    const Method* scheduled = method({{"name", "vericache"},
-                                      {"draft_length", 4},
-                                      {"schedule", schedule},
-                                      {"drafter", {{"name", "snapkv"}, {"keep", 0.1}}}});
+    const Method* scheduled = scheduled_verifier(schedule);
     std::vector<ServedRequest> requests;
     std::vector<double> times;
     for (uint64_t i = 0; i < 10; ++i) {
@@ -337,15 +345,10 @@ TEST_F(Serving, ScheduledVerifiersAnswerAsFullKvDoesWhileOthersArrive) {
 
 /// The largest full cache takes more than a quarter of the memory, in which its request just starts.
 TEST_F(Serving, FullCachesThatComeBackTakeWhatOtherCachesLeave) {
-  const auto slow = std::make_shared<storage::Hierarchy>(
-      std::vector<storage::TierSettings>{{.tier = Tier::host, .link = {.name = "slow", .bytes_per_s = 500e6}}});
-  const auto facts = model_facts(model_, {}, slow);
+  const auto facts = behind_slow_link();
   for (const char* schedule : {"staggered", "lock_step", "sequential"}) {
     SCOPED_TRACE(schedule);
-    const Method* scheduled = method({{"name", "vericache"},
-                                      {"draft_length", 4},
-                                      {"schedule", schedule},
-                                      {"drafter", {{"name", "snapkv"}, {"keep", 0.1}}}});
+    const Method* scheduled = scheduled_verifier(schedule);
     std::vector<ServedRequest> requests;
     std::vector<std::vector<int32_t>> expected;
     for (uint64_t i = 0; i < 8; ++i) {
