@@ -200,7 +200,8 @@ void run_item(const AttendArgs& args, const AttentionTable& fast, const Block& b
                 scores + kBlockQueryRows * (kChunk + dim),
                 out,
                 max,
-                sum});
+                sum,
+                KVARENA_ACTIVE_INTEGER_TABLE(packed_attention_table)});
     for (int64_t r = 0; kept.maxima != nullptr && r < block.rows; ++r) {
       kept.maxima[r * kept.maxima_stride + number] = max[r];
     }
@@ -320,7 +321,7 @@ Visible visible_range(const AttendProblem& problem, const HeadRun& run, int64_t 
 
 void attend(const AttendArgs& args) {
   require_valid(args);
-  const AttentionTable* fast = KVARENA_ACTIVE_PAIR_TABLE(attention_table);
+  const AttentionTable* fast = KVARENA_ACTIVE_BF16_TABLE(attention_table);
   if (fast == nullptr) return attend_reference(args);
   static thread_local Plan plan;
   static thread_local Scratch<float> partial_scratch;
@@ -353,7 +354,7 @@ void init_attention(const AttentionState& state, int64_t q_len, int64_t q_heads,
 }
 
 void merge_attention(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t value_dim) {
-  const AttentionTable* fast = KVARENA_ACTIVE_PAIR_TABLE(attention_table);
+  const AttentionTable* fast = KVARENA_ACTIVE_BF16_TABLE(attention_table);
   const auto merge = fast != nullptr ? fast->merge : merge_row_reference;
   for (int64_t r = 0; r < rows; ++r) {
     if (from.sum[r] == 0) continue;

@@ -12,6 +12,8 @@ namespace kvarena::kernels {
 /// Query rows (token, head of the group) that share one pass over a chunk.
 inline constexpr int64_t kBlockQueryRows = 48;
 
+struct PackedAttentionTable;
+
 struct ChunkArgs {
   const float* const* q;  // [rows] pointers to head_dim floats
   int64_t rows;           // 1 .. kBlockQueryRows
@@ -38,6 +40,7 @@ struct ChunkArgs {
   float* out;   // [rows][value_dim]
   float* max;   // [rows], -inf where the row sees nothing
   float* sum;   // [rows], 0 where the row sees nothing
+  const PackedAttentionTable* packed;
 };
 
 /// Floats of ChunkArgs::work: unpacked keys and scaled queries, or unpacked values of a cell with weights and sums of
@@ -50,13 +53,24 @@ struct ChunkArgs {
   return keys > more ? keys : more;
 }
 
+struct Touch;  // kernels/cells/touch_simd.h
+
+/// What chunks need of packed entries; it multiplies integers, where other entries gain from products of bf16.
+struct PackedAttentionTable {
+  /// Scores of the first of n touches, those that lie in the run's packed cells; returns how many those are.
+  int (*scores)(const ChunkArgs& args, const Touch* touches, int n);
+  /// Adds the packed values behind list positions begin .. end-1 to `out`.
+  void (*values)(const ChunkArgs& args, int64_t begin, int64_t end);
+};
+KVARENA_DECLARE_INTEGER_TABLE(PackedAttentionTable, packed_attention_table);
+
 struct AttentionTable {
   void (*chunk)(const ChunkArgs& args);
   /// Merge rule of attention.h for one row.
   void (*merge)(float* out, float* max, float* sum, const float* from_out, float from_max, float from_sum,
                 int64_t value_dim);
 };
-KVARENA_DECLARE_PAIR_TABLE(AttentionTable, attention_table);
+KVARENA_DECLARE_BF16_TABLE(AttentionTable, attention_table);
 
 /// List positions low .. high-1 of `run` that query t sees.
 struct Visible {

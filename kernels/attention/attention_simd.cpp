@@ -3,7 +3,6 @@
 // first-level cache). An indexed run computes the scores of every cell it touches whole and keeps the listed lanes: one
 // entry's key lies on as many cache lines as its cell, so nothing more is read, and dense and indexed bits agree.
 #include "kernels/attention/attention_paths.h"
-#include "kernels/attention/packed_simd.h"
 #include "kernels/cells/touch_simd.h"
 #include "kernels/common/simd.h"
 
@@ -107,7 +106,7 @@ template <class T>
 void score_chunk(ChunkArgs args, Span seen) {
   Touch touches[kChunk];
   const int n = find_touches(args.index, args.first, seen.low, seen.high, touches);
-  int t = score_packed_cells(args, touches, n);
+  int t = args.packed_key_count > 0 ? args.packed->scores(args, touches, n) : 0;
   const float* rounded[kBlockQueryRows];
   for (int64_t row = 0; kRounded<T> && row < args.rows; ++row) {
     float* pairs = args.work + row * args.head_dim / 2;
@@ -320,10 +319,7 @@ int64_t first_unpacked(const ChunkArgs& args) {
 template <class T>
 void value_chunk(const ChunkArgs& args, Span seen) {
   const int64_t border = first_unpacked(args);
-  if (border > seen.low) {
-    const int64_t end = min_of(border, seen.high);
-    with_meta(args.packed_values->format, [&](auto meta) { value_packed<decltype(meta)>(args, seen.low, end); });
-  }
+  if (border > seen.low) args.packed->values(args, seen.low, min_of(border, seen.high));
   int64_t begin = max_of(seen.low, border);
   if constexpr (kRounded<T>) {
     // In place: what lies before is not needed any more.

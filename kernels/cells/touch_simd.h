@@ -5,13 +5,14 @@
 #include "kernels/common/pairs_simd.h"
 
 namespace kvarena::kernels {
-namespace {
 
 /// Listed entries that lie in one cell: list positions position .. position+count-1 (relative to a base).
 struct Touch {
   int64_t cell;
   int32_t position, count;
 };
+
+namespace {
 
 /// Cells behind list positions base+begin .. base+end-1; base is a multiple of 16. Without an index the first touch
 /// begins at the cell's first lane and every touch is a whole cell, also the last; with one, a touch begins at the

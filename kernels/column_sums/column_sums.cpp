@@ -63,7 +63,7 @@ void column_sums(const ColumnSumsArgs& args) {
       }
     }
   }
-  const ColumnSumsTable* fast = KVARENA_ACTIVE_PAIR_TABLE(column_sums_table);
+  const ColumnSumsTable* fast = KVARENA_ACTIVE_BF16_TABLE(column_sums_table);
   parallel_for(static_cast<int64_t>(items.size()), operations,
                [&](int64_t i) { run_item(args, fast, items[static_cast<size_t>(i)]); });
 }

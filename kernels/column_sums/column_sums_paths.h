@@ -21,7 +21,7 @@ struct ColumnSumsWork {
 struct ColumnSumsTable {
   void (*run)(const ColumnSumsWork& work);
 };
-KVARENA_DECLARE_PAIR_TABLE(ColumnSumsTable, column_sums_table);
+KVARENA_DECLARE_BF16_TABLE(ColumnSumsTable, column_sums_table);
 
 void column_sums_reference(const ColumnSumsWork& work);
 

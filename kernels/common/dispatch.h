@@ -18,12 +18,10 @@ template <class Table>
   }
   return nullptr;
 }
-/// The table of the active path for a kernel that gains from products of pairs; null on the reference path.
+/// The table of the active path for a kernel whose own is `wider` from the path `from` on; null on the reference path.
 template <class Table>
-[[nodiscard]] const Table* active_table(const Table& avx2, const Table& avx512, const Table& avx512vnni,
-                                        const Table& avx512bf16) {
-  if (active_cpu_path() == CpuPath::avx512vnni) return &avx512vnni;
-  return active_cpu_path() > CpuPath::avx512vnni ? &avx512bf16 : active_table(avx2, avx512);
+[[nodiscard]] const Table* active_table(const Table& avx2, const Table& avx512, CpuPath from, const Table& wider) {
+  return active_cpu_path() >= from ? &wider : active_table(avx2, avx512);
 }
 
 }  // namespace kvarena::kernels
@@ -31,9 +29,9 @@ template <class Table>
 // Each kernel declares a struct of function pointers and one object of it per path:
 //   KVARENA_DECLARE_TABLE(MatmulTable, matmul_table);
 //   if (const MatmulTable* fast = KVARENA_ACTIVE_TABLE(matmul_table)) ...
-// A kernel that multiplies pairs of integers or of bf16 numbers uses KVARENA_DECLARE_PAIR_TABLE and
-// KVARENA_ACTIVE_PAIR_TABLE; others run their AVX-512 functions on the paths that have such products. The amx path is
-// that of bf16 pairs but for products with weights (matmul_paths.h).
+// A kernel that multiplies pairs of integers says INTEGER_TABLE, one that multiplies pairs of bf16 numbers BF16_TABLE;
+// others run their AVX-512 functions on the paths that have such products. The amx path is that of bf16 pairs but for
+// products with weights (matmul_paths.h).
 #define KVARENA_DECLARE_TABLE(type, name) \
   namespace avx2 {                        \
   extern const type name;                 \
@@ -43,11 +41,15 @@ template <class Table>
   }                                       \
   static_assert(true)
 
-#define KVARENA_DECLARE_PAIR_TABLE(type, name) \
+#define KVARENA_DECLARE_INTEGER_TABLE(type, name) \
+  KVARENA_DECLARE_TABLE(type, name);              \
+  namespace avx512vnni {                          \
+  extern const type name;                         \
+  }                                               \
+  static_assert(true)
+
+#define KVARENA_DECLARE_BF16_TABLE(type, name) \
   KVARENA_DECLARE_TABLE(type, name);           \
-  namespace avx512vnni {                       \
-  extern const type name;                      \
-  }                                            \
   namespace avx512bf16 {                       \
   extern const type name;                      \
   }                                            \
@@ -55,9 +57,12 @@ template <class Table>
 
 #if defined(KVARENA_X86_PATHS)
 #define KVARENA_ACTIVE_TABLE(name) ::kvarena::kernels::active_table(avx2::name, avx512::name)
-#define KVARENA_ACTIVE_PAIR_TABLE(name) \
-  ::kvarena::kernels::active_table(avx2::name, avx512::name, avx512vnni::name, avx512bf16::name)
+#define KVARENA_ACTIVE_INTEGER_TABLE(name) \
+  ::kvarena::kernels::active_table(avx2::name, avx512::name, CpuPath::avx512vnni, avx512vnni::name)
+#define KVARENA_ACTIVE_BF16_TABLE(name) \
+  ::kvarena::kernels::active_table(avx2::name, avx512::name, CpuPath::avx512bf16, avx512bf16::name)
 #else
 #define KVARENA_ACTIVE_TABLE(name) static_cast<decltype(&avx2::name)>(nullptr)
-#define KVARENA_ACTIVE_PAIR_TABLE(name) KVARENA_ACTIVE_TABLE(name)
+#define KVARENA_ACTIVE_INTEGER_TABLE(name) KVARENA_ACTIVE_TABLE(name)
+#define KVARENA_ACTIVE_BF16_TABLE(name) KVARENA_ACTIVE_TABLE(name)
 #endif

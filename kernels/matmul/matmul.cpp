@@ -134,7 +134,7 @@ void write_empty(const MatmulArgs& args) {
 
 const ProductTable& products_of(const MatmulTable& fast, const PackedMatrix& w) {
 #if defined(KVARENA_X86_PATHS)
-  if (w.arithmetic() == Arithmetic::bf16) return *KVARENA_ACTIVE_PAIR_TABLE(rounded_products);
+  if (w.arithmetic() == Arithmetic::bf16) return *KVARENA_ACTIVE_BF16_TABLE(rounded_products);
   if (active_cpu_path() == CpuPath::amx && w.form() == WeightForm::bf16) return amx::tile_products;
 #endif
   return is_blocks(w.form()) ? fast.blocks : fast.floats;

@@ -60,7 +60,7 @@ extern const ProductTable tile_products;  // for bf16 weights
 }
 
 /// For weights whose products are rounded to bf16.
-KVARENA_DECLARE_PAIR_TABLE(ProductTable, rounded_products);
+KVARENA_DECLARE_BF16_TABLE(ProductTable, rounded_products);
 
 /// The functions that multiply by these weights on the active path.
 [[nodiscard]] const ProductTable& products_of(const MatmulTable& fast, const PackedMatrix& w);

@@ -1,7 +1,6 @@
-#pragma once
-// Per-path internal: attention scores over packed keys and sums over packed values. As with keys, the codes of a cell
-// of values are unpacked once for all rows, and weights are scaled once per entry and group of channels. Integer levels
-// of few bits go another way (integer_values_simd.h).
+// Attention scores over packed keys and sums over packed values. As with keys, the codes of a cell of values are
+// unpacked once for all rows, and weights are scaled once per entry and group of channels. Integer levels of few bits
+// go another way (integer_values_simd.h).
 
 #include "kernels/attention/attention_paths.h"
 #include "kernels/attention/integer_values_simd.h"
@@ -39,8 +38,7 @@ void score_integers(const ChunkArgs& args, const Touch* touches) {
   }
 }
 
-/// Scores of the touches that lie in the run's packed cells; returns how many those are.
-inline int score_packed_cells(const ChunkArgs& args, const Touch* touches, int n) {
+int score_packed_cells(const ChunkArgs& args, const Touch* touches, int n) {
   const int64_t packed_cells = cells_for(args.packed_key_count);
   int t = 0;
   const auto all = [&](int count) { return t + count <= n && touches[t + count - 1].cell < packed_cells; };
@@ -235,9 +233,8 @@ void value_packed_cell(const ChunkArgs& args, const Touch& touch, int64_t limit,
   }
 }
 
-/// All packed values behind list positions begin .. end-1.
 template <class M>
-void value_packed(const ChunkArgs& args, int64_t begin, int64_t end) {
+void add_values_of(const ChunkArgs& args, int64_t begin, int64_t end) {
   const int64_t groups = args.value_dim / args.packed_values->format.group_size;
   float* zeros = args.work;
   float* work = zeros + args.rows * groups * kLanes;
@@ -261,5 +258,15 @@ void value_packed(const ChunkArgs& args, int64_t begin, int64_t end) {
   }
 }
 
+void add_packed_values(const ChunkArgs& args, int64_t begin, int64_t end) {
+  with_meta(args.packed_values->format, [&](auto meta) { add_values_of<decltype(meta)>(args, begin, end); });
+}
+
 }  // namespace
+
+namespace KVARENA_SIMD_PATH {
+extern const PackedAttentionTable packed_attention_table;
+const PackedAttentionTable packed_attention_table = {score_packed_cells, add_packed_values};
+}  // namespace KVARENA_SIMD_PATH
+
 }  // namespace kvarena::kernels
