@@ -222,6 +222,7 @@ TurnResult check_turn(const ordered_json& conversation, const ordered_json& func
 }
 
 json table(const json& results) {
+  static const json succeeded = "Success.";
   struct Sums {
     int64_t success = 0, correct = 0, total = 0;
   };
@@ -234,7 +235,7 @@ json table(const json& results) {
     Sums& domain = domains[id.substr(0, id.rfind('-'))];
     const json& counts = result.at("count_dict");
     for (Sums* sums : {&domain, &all}) {
-      sums->success += result.at("message") == "Success.";
+      sums->success += result.at("message") == succeeded;
       sums->correct += counts.at("correct_call_num").get<int64_t>();
       sums->total += counts.at("total_call_num").get<int64_t>();
     }
