@@ -3,7 +3,6 @@
 #include <array>
 #include <bit>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 namespace kvarena::datasets {
@@ -49,19 +48,20 @@ class Pcg64 {
 
   /// The lower half of 64 bits, then the upper one.
   uint32_t next() {
-    if (upper_) return *std::exchange(upper_, std::nullopt);
+    upper_is_left_ = !upper_is_left_;
+    if (!upper_is_left_) return static_cast<uint32_t>(drawn_ >> 32);
     step();
     const auto folded = static_cast<uint64_t>(state_ >> 64) ^ static_cast<uint64_t>(state_);
-    const uint64_t drawn = std::rotr(folded, static_cast<int>(state_ >> 122));
-    upper_ = static_cast<uint32_t>(drawn >> 32);
-    return static_cast<uint32_t>(drawn);
+    drawn_ = std::rotr(folded, static_cast<int>(state_ >> 122));
+    return static_cast<uint32_t>(drawn_);
   }
 
  private:
   void step() { state_ = state_ * (Wide{2549297995355413924} << 64 | 4865540595714422341) + increment_; }
 
   Wide state_ = 0, increment_ = 0;
-  std::optional<uint32_t> upper_;
+  uint64_t drawn_ = 0;
+  bool upper_is_left_ = false;
 };
 
 }  // namespace
