@@ -55,7 +55,7 @@ struct ChunkArgs {
 
 struct Touch;  // kernels/cells/touch_simd.h
 
-/// What chunks need of packed entries; it multiplies integers, where other entries gain from products of bf16.
+/// A chunk's packed entries, by themselves: their products are of integers, those of other entries may be of bf16.
 struct PackedAttentionTable {
   /// Scores of the first of n touches, those that lie in the run's packed cells; returns how many those are.
   int (*scores)(const ChunkArgs& args, const Touch* touches, int n);
