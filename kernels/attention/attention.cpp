@@ -161,6 +161,7 @@ void run_item(const AttendArgs& args, const AttentionTable& fast, const Block& b
   const int64_t rounded = kBlockQueryRows * args.head_dim / 2;
   const int64_t work = std::max(packed ? packed_work_floats(args.head_dim, dim) : 0, rounded);
   float* scores = scratch.get(kBlockQueryRows * (kChunk + dim) + work);
+  const PackedAttentionTable* packed_table = KVARENA_ACTIVE_INTEGER_TABLE(packed_attention_table);
   float local_max[kBlockQueryRows], local_sum[kBlockQueryRows];
   int32_t low[kBlockQueryRows], high[kBlockQueryRows];
   for (int64_t chunk = item.first_chunk; chunk < item.last_chunk; ++chunk) {
@@ -201,7 +202,7 @@ void run_item(const AttendArgs& args, const AttentionTable& fast, const Block& b
                 out,
                 max,
                 sum,
-                KVARENA_ACTIVE_INTEGER_TABLE(packed_attention_table)});
+                packed_table});
     for (int64_t r = 0; kept.maxima != nullptr && r < block.rows; ++r) {
       kept.maxima[r * kept.maxima_stride + number] = max[r];
     }

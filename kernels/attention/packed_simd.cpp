@@ -100,7 +100,6 @@ KVARENA_INLINE F32x16 listed_meta(const uint16_t* meta, int64_t at, float absent
   return load16(lanes);
 }
 
-/// One touched cell of packed values, for list positions before `limit`. zeros [rows][groups][16] collects p * lo.
 /// Four vectors of channels from vector V0 on, of VECS a value, over a whole cell: codes stay in registers.
 template <class C, int VECS, int V0, int ROWS>
 void fused_value_tile(const ChunkArgs& args, const uint32_t* planes, const float* weights, int64_t group,
@@ -196,7 +195,7 @@ void unpack_values(const ChunkArgs& args, const Touch& touch, const uint32_t* pl
   });
 }
 
-/// One touched cell of packed values, for list positions before `limit`.
+/// One touched cell of packed values, for list positions before `limit`. zeros [rows][groups][16] collects p * lo.
 template <class M>
 void value_packed_cell(const ChunkArgs& args, const Touch& touch, int64_t limit, float* codes, float* weights,
                        float* zeros) {
