@@ -44,8 +44,13 @@ function(kvarena_kernel_flags target)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
-# kvarena_library(core SOURCES a.cpp b.cpp PUBLIC dep PRIVATE dep) -> target kvarena_core, alias kvarena::core. LIGHT: at
-# -O1, in three quarters of the time, for what prepares, schedules and prints and leaves arithmetic to others.
+# Compiles at -O1, in three quarters of the time: for what prepares, schedules and prints and leaves arithmetic to others.
+function(kvarena_light_flags target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
+# kvarena_library(core SOURCES a.cpp b.cpp PUBLIC dep PRIVATE dep) -> target kvarena_core, alias kvarena::core. LIGHT:
+# with kvarena_light_flags.
 function(kvarena_library name)
   cmake_parse_arguments(ARG "OBJECT;LIGHT" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   if(ARG_OBJECT)  # a static library would lose files that only register themselves
@@ -57,7 +62,7 @@ function(kvarena_library name)
   target_link_libraries(kvarena_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   kvarena_flags(kvarena_${name})
   if(ARG_LIGHT)
-    target_compile_options(kvarena_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    kvarena_light_flags(kvarena_${name})
   endif()
 endfunction()
 
@@ -82,8 +87,7 @@ endfunction()
 
 # kvarena_test(core_test SOURCES a_test.cpp DEPS kvarena::core [ATEN] [LABEL long|slow] [SHARDS 4]) -> one CTest entry per
 # program: a program linked to libtorch takes a fifth of a second just to start. Where a program runs for many minutes,
-# SHARDS entries share its cases. Tests are compiled at -O1, a quarter faster than at -O3: what they spend their time in
-# is not theirs.
+# SHARDS entries share its cases.
 function(kvarena_test name)
   cmake_parse_arguments(ARG "ATEN" "LABEL;TIMEOUT;SHARDS" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -91,7 +95,7 @@ function(kvarena_test name)
   target_compile_definitions(${name} PRIVATE KVARENA_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              KVARENA_BINARY_DIR="${CMAKE_BINARY_DIR}")
   kvarena_flags(${name})
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  kvarena_light_flags(${name})
   if(ARG_ATEN)
     kvarena_use_aten(${name})
   else()

@@ -222,7 +222,7 @@ TurnResult check_turn(const ordered_json& conversation, const ordered_json& func
 }
 
 json table(const json& results) {
-  static const json succeeded = "Success.";
+  static const json succeeded = "Success.";  // GCC 12 sees an overrun where JSON is compared with a literal
   struct Sums {
     int64_t success = 0, correct = 0, total = 0;
   };
