@@ -11,7 +11,7 @@ find_program(KVARENA_CCACHE ccache)
 if(KVARENA_CCACHE)
   # Precompiled headers are cached only with these sloppiness flags and GCC's -fpch-preprocess.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime CCACHE_INODECACHE=1
       CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${KVARENA_CCACHE})
 endif()
 

@@ -3,6 +3,7 @@
 // codes. Under others it has the verifier's entries behind the prompt's. Every registered method that may draft x draft
 // lengths x rounds that accept all, none and some.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -6,25 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/core/random.h"
-
 namespace kvarena::testing {
 
 /// `count` floats uniform in [-1, 1).
-inline std::vector<float> random_floats(int64_t count, std::string_view what, uint64_t seed = 1) {
-  const RandomStream stream(seed, what);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(2 * stream.uniform(static_cast<uint64_t>(i)) - 1);
-  return values;
-}
+std::vector<float> random_floats(int64_t count, std::string_view what, uint64_t seed = 1);
 
 /// Uniform in [-scale, scale), as scripts of tests/golden draw them.
-inline std::vector<float> drawn_numbers(const std::string& purpose, int64_t count, double scale) {
-  const RandomStream stream(1, purpose);
-  std::vector<float> values;
-  for (int64_t i = 0; i < count; ++i)
-    values.push_back(static_cast<float>(scale * (2 * stream.uniform(static_cast<uint64_t>(i)) - 1)));
-  return values;
-}
+std::vector<float> drawn_numbers(const std::string& purpose, int64_t count, double scale);
 
 }  // namespace kvarena::testing

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 
+#include "harness/core/random.h"
 #include "tests/support/differences.h"
 #include "tests/support/golden_model.h"
 

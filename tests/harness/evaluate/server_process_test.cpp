@@ -2,6 +2,7 @@
 
 #include "harness/evaluate/server_process.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "tests/harness/experiment/support.h"
 
 namespace kvarena::experiment {

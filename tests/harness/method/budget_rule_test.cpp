@@ -10,6 +10,7 @@
 
 #include "harness/core/error.h"
 #include "harness/core/nested.h"
+#include "harness/core/random.h"
 #include "tests/support/random_entries.h"
 
 namespace kvarena {

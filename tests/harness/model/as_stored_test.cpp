@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "harness/core/random.h"
 #include "harness/model/gguf.h"
 #include "harness/model/open_model.h"
 #include "kernels/common/cpu_path.h"

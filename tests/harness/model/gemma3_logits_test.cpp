@@ -1,5 +1,6 @@
 // Logits and greedy answers of Gemma 3 270M against the transformers library (tests/golden/gemma3_logits.py).
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

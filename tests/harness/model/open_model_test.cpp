@@ -15,6 +15,7 @@
 #include "harness/model/gguf.h"
 #include "tests/harness/model/gguf_writer.h"
 #include "tests/harness/model/model_files.h"
+#include "tests/support/random_entries.h"
 #include "tests/support/tiny_adapter.h"
 #include "tests/support/tiny_model_files.h"
 

@@ -11,6 +11,7 @@
 #include "harness/cache/attend_plan.h"
 #include "harness/cache/indexed_segment.h"
 #include "harness/core/error.h"
+#include "harness/core/random.h"
 #include "tests/support/random_entries.h"
 
 namespace kvarena::storage {

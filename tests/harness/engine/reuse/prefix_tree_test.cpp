@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/core/random.h"
 #include "tests/harness/engine/reuse/support.h"
 #include "tests/support/tiny_model.h"
 

@@ -7,6 +7,7 @@
 
 #include "harness/cache/attend_plan.h"
 #include "harness/core/error.h"
+#include "harness/core/random.h"
 #include "harness/engine/reuse/chunk_store.h"
 #include "harness/engine/reuse/recovery.h"
 #include "tests/harness/engine/reuse/support.h"
