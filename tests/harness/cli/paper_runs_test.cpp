@@ -155,8 +155,10 @@ std::vector<std::string> changes_of(const std::string& name, const json& config)
       changes.emplace_back("serving.load=[1]");
       continue;
     }
-    if (key.starts_with("workloads[")) {  // lengths of timed requests, of which the first workload is left
+    if (key.starts_with("workloads[")) {  // lengths; of timed requests the first workload is left
       if (key == "workloads[0].request_tokens") changes.emplace_back("workloads[0].request_tokens=[512,8]");
+      if (key == "workloads[0].max_tokens") changes.emplace_back("workloads[0].max_tokens=512");
+      if (key == "workloads[0].scored_tokens") changes.emplace_back("workloads[0].scored_tokens=8");
       continue;
     }
     const bool longer = most.contains(key) && std::stoll(change.substr(key.size() + 1)) > most[key];
