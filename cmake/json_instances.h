@@ -31,6 +31,7 @@ using CallbackParser = json_sax_dom_callback_parser<json>;
 using Characters = iterator_input_adapter<const char*>;
 using StringCharacters = iterator_input_adapter<std::string::const_iterator>;
 
+KVARENA_JSON_INSTANCE class serializer<json>;
 KVARENA_JSON_INSTANCE class json_sax_dom_parser<json>;
 KVARENA_JSON_INSTANCE class json_sax_dom_callback_parser<json>;
 KVARENA_JSON_INSTANCE class lexer<json, Characters>;
