@@ -184,22 +184,23 @@ void gather_packed_values(const PackedEntries& from, const int32_t* index, int64
 }
 
 void pack_codes(const uint8_t* codes, int64_t count, int bits, uint8_t* bytes) {
-  std::fill_n(bytes, (count * bits + 7) / 8, uint8_t{0});
+  const uint32_t mask = (uint32_t{1} << bits) - 1;
+  uint32_t held = 0;
+  int filled = 0;  // bits that wait in `held`, fewer than 8
   for (int64_t j = 0; j < count; ++j) {
-    for (int b = 0; b < bits; ++b) {
-      const int64_t bit = j * bits + b;
-      bytes[bit / 8] |= static_cast<uint8_t>((codes[j] >> b & 1) << (bit % 8));
-    }
+    held |= (codes[j] & mask) << filled;
+    for (filled += bits; filled >= 8; filled -= 8, held >>= 8) *bytes++ = static_cast<uint8_t>(held);
   }
+  if (filled > 0) *bytes = static_cast<uint8_t>(held);
 }
 
 void unpack_codes(const uint8_t* bytes, int64_t count, int bits, uint8_t* codes) {
-  for (int64_t j = 0; j < count; ++j) {
-    codes[j] = 0;
-    for (int b = 0; b < bits; ++b) {
-      const int64_t bit = j * bits + b;
-      codes[j] |= static_cast<uint8_t>((bytes[bit / 8] >> (bit % 8) & 1) << b);
-    }
+  const uint32_t mask = (uint32_t{1} << bits) - 1;
+  uint32_t held = 0;
+  int left = 0;  // bits that wait in `held`
+  for (int64_t j = 0; j < count; ++j, held >>= bits, left -= bits) {
+    for (; left < bits; left += 8) held |= uint32_t{*bytes++} << left;
+    codes[j] = static_cast<uint8_t>(held & mask);
   }
 }
 

@@ -107,9 +107,14 @@ class GridCoder {
     std::vector<uint8_t> codes(static_cast<size_t>(width_ / 2));
     for (int64_t row = 0; row < count; ++row) {
       kernels::unpack_codes(&from.codes[(first + row) * row_bytes()], width_ / 2, bits_, codes.data());
-      for (int64_t i = 0; i < width_; ++i) {
-        const float length = kernels::f16_to_f32(from.lengths[(first + row) * groups() + i / group_]);
-        restored[i] = length / std::sqrt(static_cast<float>(group_)) * grid_[2 * codes[i / 2] + i % 2];
+      for (int64_t g = 0; g < groups(); ++g) {
+        const float length = kernels::f16_to_f32(from.lengths[(first + row) * groups() + g]);
+        const float scale = length / std::sqrt(static_cast<float>(group_));
+        for (int64_t i = g * group_; i < (g + 1) * group_; i += 2) {
+          const float* const pair = &grid_[2 * codes[i / 2]];
+          restored[i] = scale * pair[0];
+          restored[i + 1] = scale * pair[1];
+        }
       }
       kernels::hadamard(restored.data(), groups(), group_, group_);
       for (int64_t i = 0; i < width_; ++i) rows[row * width_ + i] += restored[i];

@@ -83,6 +83,22 @@ TEST(Quantize, CodesArePackedLittleEndFirst) {
   EXPECT_EQ(std::vector<uint8_t>(back, back + 8), three);
 }
 
+TEST(Quantize, EveryBitOfAPackedCodeStandsAtItsPlace) {
+  for (int bits = 1; bits <= 8; ++bits) {
+    constexpr int64_t kCount = 13;  // ends within a byte
+    std::vector<uint8_t> codes, bytes(static_cast<size_t>((kCount * bits + 7) / 8) + 1, 0xA5), back(kCount);
+    for (int64_t j = 0; j < kCount; ++j) codes.push_back(static_cast<uint8_t>((j * 97 + 13) & ((1 << bits) - 1)));
+    pack_codes(codes.data(), kCount, bits, bytes.data());
+    EXPECT_EQ(bytes.back(), 0xA5) << bits << " bits: what is behind the codes";
+    for (int64_t place = 0; place < std::ssize(bytes) * 8 - 8; ++place) {
+      const int want = place < kCount * bits ? codes[place / bits] >> (place % bits) & 1 : 0;
+      EXPECT_EQ(bytes[place / 8] >> (place % 8) & 1, want) << bits << " bits, place " << place;
+    }
+    unpack_codes(bytes.data(), kCount, bits, back.data());
+    EXPECT_EQ(back, codes) << bits << " bits";
+  }
+}
+
 TEST(Quantize, ACellHoldsTheLanesThatTheLayoutNames) {
   // One group of 16 keys: channel c of entry e gets code (c + e) % 16 with scale 1, zero 0.
   PackedMemory keys(CellKind::keys, {.bits = 4, .group_size = 16}, 16, 16);
