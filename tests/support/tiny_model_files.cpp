@@ -1,13 +1,23 @@
 #include "tests/support/tiny_model_files.h"
 
-#include <bit>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <span>
+#include <vector>
+
+#include "harness/model/safetensors.h"
 
 namespace kvarena::testing {
 
-static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
+void write_weights(const std::filesystem::path& file, const RandomCheckpoint& checkpoint) {
+  std::vector<std::vector<float>> numbers;
+  std::vector<TensorToWrite> tensors;
+  for (const TensorInfo& info : checkpoint.tensors()) {
+    numbers.emplace_back(static_cast<size_t>(info.elements()));
+    checkpoint.read_f32(info.name, numbers.back());
+    tensors.push_back({.name = info.name, .shape = info.shape, .values = numbers.back()});
+  }
+  write_safetensors(file, tensors, {});
+}
 
 void write_tiny_model(const std::filesystem::path& folder, uint64_t seed, int64_t layers) {
   using nlohmann::json;
@@ -29,22 +39,7 @@ void write_tiny_model(const std::filesystem::path& folder, uint64_t seed, int64_
                                                 {"tie_word_embeddings", true},
                                                 {"hidden_act", "silu"}};
 
-  const RandomCheckpoint checkpoint(llama_tensors(config), seed);
-  json header;
-  std::vector<float> data;
-  for (const TensorInfo& info : checkpoint.tensors()) {
-    const size_t begin = data.size() * sizeof(float);
-    data.resize(data.size() + static_cast<size_t>(info.elements()));
-    checkpoint.read_f32(info.name, std::span(data).subspan(begin / sizeof(float)));
-    header[info.name] = {
-        {"dtype", "F32"}, {"shape", info.shape}, {"data_offsets", {begin, data.size() * sizeof(float)}}};
-  }
-  const std::string text = header.dump();
-  const uint64_t length = text.size();
-  std::ofstream weights(folder / "model.safetensors", std::ios::binary);
-  weights.write(reinterpret_cast<const char*>(&length), sizeof length);
-  weights << text;
-  weights.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size() * sizeof(float)));
+  write_weights(folder / "model.safetensors", RandomCheckpoint(llama_tensors(config), seed));
 
   json vocabulary;
   for (int64_t id = 0; id < config.vocab_size; ++id) {  // one character a token, from '!' on, then Latin-1 letters

@@ -6,10 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "tests/harness/cli/subprocess.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_model_files.h"
 
 namespace kvarena::testing {
 
@@ -23,7 +22,7 @@ class TinyModelFolder {
     ModelConfig config = tiny_config();
     config.vocab_size = kVocabulary;
     write_config(config, window);
-    write_weights(RandomCheckpoint(llama_tensors(config), 5));
+    write_weights(weights(), RandomCheckpoint(llama_tensors(config), 5));
     const std::filesystem::path golden = std::filesystem::path(KVARENA_SOURCE_DIR) / "tests/golden/model/tiny_llama";
     for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
       std::filesystem::copy(golden / name, folder_ / name);
@@ -50,23 +49,6 @@ class TinyModelFolder {
                                 {"hidden_act", "silu"},
                                 {"torch_dtype", "float32"}};
     std::ofstream(folder_ / "config.json") << object.dump();
-  }
-
-  /// safetensors: length of the header, header, data.
-  void write_weights(const RandomCheckpoint& checkpoint) const {
-    nlohmann::json header;
-    std::string data;
-    for (const TensorInfo& tensor : checkpoint.tensors()) {
-      std::vector<float> values(static_cast<size_t>(tensor.elements()));
-      checkpoint.read_f32(tensor.name, values);
-      const size_t begin = data.size();
-      data.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-      header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, data.size()}}};
-    }
-    const std::string text = header.dump();
-    const uint64_t length = text.size();
-    std::ofstream file(weights(), std::ios::binary);
-    file.write(reinterpret_cast<const char*>(&length), sizeof length) << text << data;
   }
 
   ScratchFolder folder_;
