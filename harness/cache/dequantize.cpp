@@ -8,6 +8,7 @@
 #include "harness/cache/consecutive_runs.h"
 #include "harness/cache/rotation_tables.h"
 #include "kernels/cells/cells.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/entry_rows/small_product.h"
 #include "kernels/hadamard/hadamard.h"
 #include "kernels/rope/rope.h"
@@ -125,44 +126,55 @@ void apply(const SparseOverride& step, const ChunkSide& side) {
   }
 }
 
-/// The factors a of entries first .. first+count-1, [count, rank], or with entries side by side, [rank, count].
-void entry_factors(const AddProducts::Block& block, int64_t head, int64_t first, int64_t count, bool side_by_side,
-                   std::vector<float>& a) {
-  a.resize(static_cast<size_t>(count * block.rank));
-  const uint16_t* from = &block.a[head][(first - block.first) * block.rank];
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t k = 0; k < block.rank; ++k, ++from)
-      a[side_by_side ? k * count + i : i * block.rank + k] = kernels::f16_to_f32(*from);
+/// Numbers [rows, columns], [columns, rows].
+void transpose(const std::vector<float>& from, int64_t rows, int64_t columns, std::vector<float>& to) {
+  to.resize(from.size());
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t r = 0; r < rows; ++r) to[c * rows + r] = from[r * columns + c];
   }
-}
-
-/// The factors b of channels, [rank, head_dim], or [head_dim, rank].
-std::vector<float> channel_factors(const AddProducts::Block& block, int64_t head, int64_t d, bool by_channel) {
-  std::vector<float> b(block.b[head].size());
-  for (int64_t k = 0; k < block.rank; ++k) {
-    for (int64_t c = 0; c < d; ++c)
-      b[by_channel ? c * block.rank + k : k * d + c] = kernels::f16_to_f32(block.b[head][k * d + c]);
-  }
-  return b;
 }
 
 /// Adds them to values as rows, to keys a cell at a time, whose columns are entries. Heads may share their entries'
 /// factors.
 void add_block(const AddProducts::Block& block, int64_t begin, int64_t end, const ChunkSide& side) {
-  const int64_t d = side.head_dim;
+  const int64_t d = side.head_dim, rank = block.rank;
   const bool keys = side.kind == CellKind::keys;
-  std::vector<std::vector<float>> b;
-  for (int64_t h = 0; h < side.kv_heads; ++h) b.push_back(channel_factors(block, h, d, keys));
-  std::vector<float> a;
+  const auto widened = [](std::span<const uint16_t> from, std::vector<float>& to) {
+    to.resize(from.size());
+    kernels::widen(from.data(), DType::f16, std::ssize(from), to.data());
+  };
+  std::vector<std::vector<float>> b(static_cast<size_t>(side.kv_heads));  // [rank, head_dim] each
+  for (int64_t h = 0; h < side.kv_heads; ++h) widened(block.b[h], b[h]);
+  std::vector<float> a, turned;
   for (int64_t e = begin, count = 0; e < end; e += count) {
     count = keys ? std::min(kCell - (e - side.first) % kCell, end - e) : end - e;
     for (int64_t h = 0; h < side.kv_heads; ++h) {
-      if (h == 0 || block.a[h].data() != block.a[h - 1].data()) entry_factors(block, h, e, count, keys, a);
+      if (h == 0 || block.a[h].data() != block.a[h - 1].data()) {
+        widened(block.a[h].subspan(static_cast<size_t>((e - block.first) * rank), static_cast<size_t>(count * rank)),
+                a);
+        if (keys) transpose(a, count, rank, turned);
+      }
       float* const y = side.entry(h, e - side.first);
       if (keys) {
-        kernels::add_product({y, kCell, b[h].data(), a.data(), d, count, block.rank});
+        kernels::add_product({.y = y,
+                              .y_stride = kCell,
+                              .a = b[h].data(),
+                              .a_row_stride = 1,
+                              .a_stride = d,
+                              .b = turned.data(),
+                              .rows = d,
+                              .columns = count,
+                              .rank = rank});
       } else {
-        kernels::add_product({y, d, a.data(), b[h].data(), count, d, block.rank});
+        kernels::add_product({.y = y,
+                              .y_stride = d,
+                              .a = a.data(),
+                              .a_row_stride = rank,
+                              .a_stride = 1,
+                              .b = b[h].data(),
+                              .rows = count,
+                              .columns = d,
+                              .rank = rank});
       }
     }
   }
@@ -292,21 +304,12 @@ void apply(const RotateKeys& step, const ChunkSide& side) {
   }
 }
 
-void widen(const std::byte* from, DType dtype, int64_t count, float* to) {
-  const auto* const bits = reinterpret_cast<const uint16_t*>(from);
-  switch (dtype) {
-    case DType::f32: std::copy_n(reinterpret_cast<const float*>(from), count, to); return;
-    case DType::f16: std::transform(bits, bits + count, to, kernels::f16_to_f32); return;
-    case DType::bf16: std::transform(bits, bits + count, to, kernels::bf16_to_f32); return;
-  }
-}
-
 /// Whole cells of `channels` each, to the first channels of a head's f32 cells; of values all or none.
 void widen_cells(const void* from, DType dtype, int64_t channels, int64_t cells, const ChunkSide& side, int64_t h) {
   const int64_t numbers = channels * kCell;
   const auto* at = static_cast<const std::byte*>(from);
   for (int64_t cell = 0; cell < cells; ++cell, at += numbers * kernels::size_of(dtype))
-    widen(at, dtype, numbers, side.head(h) + cell * side.head_dim * kCell);
+    kernels::widen(at, dtype, numbers, side.head(h) + cell * side.head_dim * kCell);
 }
 
 /// Stored numbers of a chunk as f32 cells, of heads that reach into it; whole cells are widened, and those of codes

@@ -63,8 +63,14 @@ std::vector<float> LatentBasis::latents(int64_t group, const std::vector<float>&
     for (int64_t r = 0; r < rank_; ++r) {
       for (int64_t c = 0; c < head_dim_; ++c) columns[c * rank_ + r] = f16_to_f32(directions[r * head_dim_ + c]);
     }
-    kernels::add_product(
-        {along.data(), rank_, &rows[head * count * head_dim_], columns.data(), count, rank_, head_dim_});
+    kernels::add_product({.y = along.data(),
+                          .y_stride = rank_,
+                          .a = &rows[head * count * head_dim_],
+                          .a_row_stride = head_dim_,
+                          .b = columns.data(),
+                          .rows = count,
+                          .columns = rank_,
+                          .rank = head_dim_});
   }
   return along;
 }

@@ -6,6 +6,7 @@
 
 #include "harness/cache/consecutive_runs.h"
 #include "harness/cache/rotation_tables.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/rope/rope.h"
 
@@ -26,15 +27,7 @@ LedgerVector<std::byte> stored(const std::vector<float>& numbers, DType dtype, c
 
 /// Stored numbers first .. first+count-1.
 void load_numbers(const LedgerVector<std::byte>& stored, DType dtype, int64_t first, int64_t count, float* to) {
-  const auto load = [&](auto widen) {
-    for (int64_t i = 0; i < count; ++i) to[i] = widen(first + i);
-  };
-  const auto* const bits = reinterpret_cast<const uint16_t*>(stored.data());
-  switch (dtype) {
-    case DType::f32: return load([&](int64_t i) { return reinterpret_cast<const float*>(stored.data())[i]; });
-    case DType::f16: return load([&](int64_t i) { return kernels::f16_to_f32(bits[i]); });
-    case DType::bf16: return load([&](int64_t i) { return kernels::bf16_to_f32(bits[i]); });
-  }
+  kernels::widen(stored.data() + first * kernels::size_of(dtype), dtype, count, to);
 }
 
 /// The listed entries of a run of cells, [list, head_dim].

@@ -77,4 +77,6 @@ void add_into(float* x, const float* y, int64_t count) {
   });
 }
 
+void widen(const void* from, DType dtype, int64_t count, float* to) { table().widen(from, dtype, count, to); }
+
 }  // namespace kvarena::kernels

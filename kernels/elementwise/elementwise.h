@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/common/dtype.h"
+
 namespace kvarena::kernels {
 
 struct RmsNormArgs {
@@ -45,5 +47,8 @@ void scale_rows(float* x, int64_t rows, int64_t n, int64_t stride, float factor)
 
 /// x[i] += y[i] for i in 0 .. count-1.
 void add_into(float* x, const float* y, int64_t count);
+
+/// to[i] = from[i] for i in 0 .. count-1, numbers of `dtype` made floats, exactly.
+void widen(const void* from, DType dtype, int64_t count, float* to);
 
 }  // namespace kvarena::kernels

@@ -13,6 +13,7 @@ struct ElementwiseTable {
   void (*sigmoid_mul)(const float* gate, const float* up, float* out, int64_t n);
   void (*add_into)(float* x, const float* y, int64_t n);
   void (*softmax)(float* x, int64_t n, float scale, const float* sink);
+  void (*widen)(const void* from, DType dtype, int64_t count, float* to);
 };
 KVARENA_DECLARE_TABLE(ElementwiseTable, elementwise_table);
 

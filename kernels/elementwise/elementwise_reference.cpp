@@ -45,9 +45,13 @@ void softmax_row(float* x, int64_t n, float scale, const float* sink) {
   for (int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(std::exp((x[i] - largest) * scale) / sum);
 }
 
+void widen_row(const void* from, DType dtype, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = load_element(from, dtype, i);
+}
+
 }  // namespace
 
-const ElementwiseTable elementwise_reference = {rms_norm_row,    silu_mul_row, gelu_mul_row,
-                                                sigmoid_mul_row, add_row,      softmax_row};
+const ElementwiseTable elementwise_reference = {rms_norm_row, silu_mul_row, gelu_mul_row, sigmoid_mul_row,
+                                                add_row,      softmax_row,  widen_row};
 
 }  // namespace kvarena::kernels

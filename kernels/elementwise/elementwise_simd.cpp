@@ -79,12 +79,21 @@ void softmax_row(float* x, int64_t n, float scale, const float* sink) {
   }
 }
 
+void widen_row(const void* from, DType dtype, int64_t count, float* to) {
+  with_format(static_cast<int>(dtype), [&](auto format) {
+    const auto* const numbers = static_cast<const typename decltype(format)::Stored*>(from);
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) store16(to + i, load16(format, numbers + i));
+    for (; i < count; ++i) to[i] = load_element(from, dtype, i);
+  });
+}
+
 }  // namespace
 
 namespace KVARENA_SIMD_PATH {
 extern const ElementwiseTable elementwise_table;
-const ElementwiseTable elementwise_table = {rms_norm_row,    silu_mul_row, gelu_mul_row,
-                                            sigmoid_mul_row, add_row,      softmax_row};
+const ElementwiseTable elementwise_table = {rms_norm_row, silu_mul_row, gelu_mul_row, sigmoid_mul_row,
+                                            add_row,      softmax_row,  widen_row};
 }  // namespace KVARENA_SIMD_PATH
 
 }  // namespace kvarena::kernels

@@ -10,7 +10,8 @@ namespace kvarena::kernels {
 struct SmallProduct {
   float* y = nullptr;  // [rows, columns]
   int64_t y_stride = 0;
-  const float* a = nullptr;  // [rows, rank]
+  const float* a = nullptr;  // [rows, rank], number k of row r at r * a_row_stride + k * a_stride
+  int64_t a_row_stride = 0, a_stride = 1;
   const float* b = nullptr;  // [rank, columns]
   int64_t rows = 0, columns = 0, rank = 0;
 };

@@ -137,6 +137,25 @@ TEST(Elementwise, RowsAreScaledWhereTheyLie) {
   EXPECT_EQ(x, (std::vector<float>{0.5f, 1, 3, 2, 2.5f, 6}));
 }
 
+TEST(Elementwise, EveryNumberOf16BitsIsWidened) {
+  std::vector<uint16_t> numbers(65536 + 5);  // not whole vectors
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<uint16_t>(i);
+  const auto count = static_cast<int64_t>(numbers.size());
+  for (const CpuPath path : available_cpu_paths()) {
+    const ScopedCpuPath forced(path);
+    std::vector<float> got(numbers.size());
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      std::vector<float> want(numbers.size());
+      for (int64_t i = 0; i < count; ++i) want[i] = half_to_f32(numbers[i], dtype);
+      widen(numbers.data(), dtype, count, got.data());
+      expect_same_bits(got, want, name_of(path));
+    }
+    const std::vector<float> x = normal(37, 5);
+    widen(x.data(), DType::f32, 37, got.data());
+    expect_same_bits({got.begin(), got.begin() + 37}, x, name_of(path));
+  }
+}
+
 TEST(Elementwise, NormMayRunInPlace) {
   std::vector<float> x = normal(64, 7);
   const std::vector<float> w(64, 1.0f);

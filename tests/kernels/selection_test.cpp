@@ -201,18 +201,32 @@ TEST(Hadamard, LanesHaveTheBitsOfRows) {
 }
 
 TEST(EntryRows, SmallProductsAreAdded) {
+  constexpr int64_t kRows = 21, kRank = 5;
   for (const CpuPath path : available_cpu_paths()) {
     const ScopedCpuPath forced(path);
-    for (const int64_t columns : {3, 16, 80}) {
-      const int64_t rows = 21, rank = 5, stride = columns + 2;
-      const std::vector<float> y = normal(rows * stride, 1), a = normal(rows * rank, 2), b = normal(rank * columns, 3);
-      std::vector<float> got = y;
-      add_product({got.data(), stride, a.data(), b.data(), rows, columns, rank});
-      for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t c = 0; c < stride; ++c) {
-          double want = y[r * stride + c];
-          for (int64_t k = 0; k < rank && c < columns; ++k) want += double{a[r * rank + k]} * b[k * columns + c];
-          ASSERT_NEAR(got[r * stride + c], want, 4e-6) << name_of(path) << " row " << r << " column " << c;
+    for (const int64_t columns : {3, 16, 24, 80, 83}) {
+      const int64_t stride = columns + 2;
+      const std::vector<float> y = normal(kRows * stride, 1), a = normal(kRows * kRank, 2),
+                               b = normal(kRank * columns, 3);
+      for (const bool turned : {false, true}) {  // a as [rank, rows]
+        const int64_t a_row = turned ? 1 : kRank, a_step = turned ? kRows : 1;
+        std::vector<float> got = y;
+        add_product({.y = got.data(),
+                     .y_stride = stride,
+                     .a = a.data(),
+                     .a_row_stride = a_row,
+                     .a_stride = a_step,
+                     .b = b.data(),
+                     .rows = kRows,
+                     .columns = columns,
+                     .rank = kRank});
+        for (int64_t r = 0; r < kRows; ++r) {
+          for (int64_t c = 0; c < stride; ++c) {
+            double want = y[r * stride + c];
+            for (int64_t k = 0; k < kRank && c < columns; ++k)
+              want += double{a[r * a_row + k * a_step]} * b[k * columns + c];
+            ASSERT_NEAR(got[r * stride + c], want, 4e-6) << name_of(path) << " row " << r << " column " << c;
+          }
         }
       }
     }
