@@ -313,20 +313,21 @@ class VectorCodes final : public RowCodes {
     const int64_t width = books_->values.width(), d = width / std::ssize(books_->keys);
     EntryRows all{.keys = std::vector<float>(static_cast<size_t>(count * width)), .values = {}};
     const at::Tensor value_bits = at::empty({count, books_->values.bits_of_a_row()}), sizes = at::empty({count, 1});
-    std::vector<uint8_t> bits(static_cast<size_t>(bits_));
     for (int64_t i = 0; i < count; ++i) {
-      kernels::unpack_codes(codes_.data() + i * row_bytes(), bits_, 1, bits.data());
-      const uint8_t* bit = bits.data();
+      const uint8_t* const codes = codes_.data() + i * row_bytes();
+      int64_t bit = 0;
       float* const row = all.keys.data() + i * width;
       for (size_t head = 0; head < books_->keys.size(); ++head) {
         for (const TurnedPoints& book : books_->keys[head]) {
-          book.add(code_at(bit), row + static_cast<int64_t>(head) * d);
+          book.add(code_at(codes, bit), row + static_cast<int64_t>(head) * d);
           bit += books_->code_bits;
         }
       }
       const float size = kernels::f16_to_f32(lengths_[2 * i]);
       for (int64_t c = 0; c < width; ++c) row[c] *= size;
-      std::copy(bit, std::as_const(bits).data() + bits_, value_bits.mutable_data_ptr<float>() + i * value_bits.size(1));
+      float* const value = value_bits.mutable_data_ptr<float>() + i * value_bits.size(1);
+      for (int64_t c = 0; c < value_bits.size(1); ++c, ++bit)
+        value[c] = static_cast<float>(codes[bit / 8] >> (bit % 8) & 1);
       sizes.mutable_data_ptr<float>()[i] = kernels::f16_to_f32(lengths_[2 * i + 1]);
     }
     const at::Tensor values = books_->values.restored(value_bits, sizes).contiguous();
@@ -351,11 +352,12 @@ class VectorCodes final : public RowCodes {
 
  private:
   [[nodiscard]] int64_t row_bytes() const { return (bits_ + 7) / 8; }
-  /// The code of `code_bits` bits, low ones first.
-  [[nodiscard]] int64_t code_at(const uint8_t* bit) const {
-    int64_t code = 0;
-    for (int64_t i = 0; i < books_->code_bits; ++i) code |= int64_t{bit[i]} << i;
-    return code;
+  /// The code whose first and lowest bit is bit `first` of an entry's.
+  [[nodiscard]] int64_t code_at(const uint8_t* codes, int64_t first) const {
+    uint32_t bits = 0;
+    for (int64_t byte = first / 8; byte * 8 < first + books_->code_bits; ++byte)
+      bits |= uint32_t{codes[byte]} << 8 * (byte - first / 8);
+    return bits >> first % 8 & ((1U << books_->code_bits) - 1);
   }
 
   std::shared_ptr<const Codebooks> books_;
