@@ -13,25 +13,18 @@
 namespace kvarena {
 namespace {
 
-/// A network for each query head of a layer, with SiLU between its linear maps.
+/// A network for each of some query heads, with SiLU between its linear maps.
 struct HashNet {
-  std::vector<at::Tensor> weights;  // [q_heads, in, out]
-  std::vector<at::Tensor> biases;   // [q_heads, 1, out]
+  std::vector<at::Tensor> weights;  // [heads, in, out]
+  std::vector<at::Tensor> biases;   // [heads, 1, out]
 
-  /// Rows [q_heads, n, head_dim] -> [q_heads, n, bits], whose signs are the rows' bits.
+  /// Rows [heads, n, head_dim] -> [heads, n, bits], whose signs are the rows' bits.
   [[nodiscard]] at::Tensor operator()(at::Tensor rows) const {
     for (size_t i = 0; i < weights.size(); ++i) {
       if (i > 0) rows = at::silu(rows);
       rows = at::matmul(rows, weights[i]) + biases[i];
     }
     return rows;
-  }
-  /// The networks of some heads.
-  [[nodiscard]] HashNet of(int64_t first, int64_t count) const {
-    HashNet part;
-    for (const at::Tensor& weight : weights) part.weights.push_back(weight.narrow(0, first, count));
-    for (const at::Tensor& bias : biases) part.biases.push_back(bias.narrow(0, first, count));
-    return part;
   }
 };
 
@@ -40,16 +33,19 @@ std::string name_of(const char* side, int64_t head, int64_t map, const char* wha
   return fmt::format("learning_to_hash_transformation_{}.{}.{}.{}", side, head, 2 * map, what);
 }
 
-HashNet net_of(const FittedWeights& weights, int64_t layer, const char* side, const LayerShape& shape) {
+/// The networks of a kv head's query heads.
+HashNet net_of(const FittedWeights& weights, int64_t layer, const char* side, const LayerShape& shape,
+               int64_t kv_head) {
   HashNet net;
   const auto named = [&](int64_t head, const char* what) {
     return fmt::format("{}.{}", layer, name_of(side, head, std::ssize(net.weights), what));
   };
+  const int64_t first = kv_head * shape.group();
   int64_t in = shape.head_dim;
-  while (net.weights.empty() || weights.has(named(0, "weight"))) {
+  while (net.weights.empty() || weights.has(named(first, "weight"))) {
     std::vector<at::Tensor> maps, biases;
-    const int64_t out = weights.at(named(0, "weight"), {-1, in}).shape[0];
-    for (int64_t head = 0; head < shape.q_heads; ++head) {
+    const int64_t out = weights.at(named(first, "weight"), {-1, in}).shape[0];
+    for (int64_t head = first; head < first + shape.group(); ++head) {
       maps.push_back(tensor_of(weights.at(named(head, "weight"), {out, in})).t());
       biases.push_back(tensor_of(weights.at(named(head, "bias"), {out})).unsqueeze(0));
     }
@@ -146,10 +142,11 @@ class HashFitter final : public Fitter {
 struct SignatureIndex final : public LayerIndex {
   explicit SignatureIndex(HeadLists<uint32_t> signs) : heads(std::move(signs)) {}
 
-  std::shared_ptr<const HashNet> of_queries, of_keys;  // weights of the method: not counted
-  HeadLists<uint32_t> heads;                           // [q_heads][entries, words]
+  using Nets = std::vector<HashNet>;                // [kv_heads]
+  std::shared_ptr<const Nets> of_queries, of_keys;  // weights of the method: not counted
+  HeadLists<uint32_t> heads;                        // [q_heads][entries, words]
 
-  [[nodiscard]] int64_t bits() const { return of_keys->biases.back().size(2); }
+  [[nodiscard]] int64_t bits() const { return of_keys->front().biases.back().size(2); }
   [[nodiscard]] int64_t words() const { return (bits() + 31) / 32; }
   [[nodiscard]] int64_t bytes() const override { return heads.bytes(); }
   [[nodiscard]] std::unique_ptr<LayerIndex> clone(const LedgerPtr& ledger) const override {
@@ -202,8 +199,14 @@ class HashAttention final : public ScoringRetriever {
     auto& own = static_cast<SignatureIndex&>(index);
     const auto weights = fitted_weights(layer.model, {.method = "hashattention", .path = weights_});
     const LayerShape& shape = layer.cache.shape();
-    own.of_queries = std::make_shared<const HashNet>(net_of(*weights, layer.layer, "q", shape));
-    own.of_keys = std::make_shared<const HashNet>(net_of(*weights, layer.layer, "k", shape));
+    const auto nets = [&](const char* side) {
+      SignatureIndex::Nets all;
+      for (int64_t head = 0; head < shape.kv_heads; ++head)
+        all.push_back(net_of(*weights, layer.layer, side, shape, head));
+      return std::make_shared<const SignatureIndex::Nets>(std::move(all));
+    };
+    own.of_queries = nets("q");
+    own.of_keys = nets("k");
   }
 
   void extend(LayerIndex& index, const EntrySegment& entries, int64_t end) const override {
@@ -213,7 +216,7 @@ class HashAttention final : public ScoringRetriever {
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       const at::Tensor keys = at::empty({1, count, shape.head_dim});
       entries.read_some(head, own.entries, count, keys.data_ptr<float>(), nullptr, shape.head_dim);
-      const at::Tensor numbers = own.of_keys->of(head * group, group)(keys.expand({group, -1, -1}));
+      const at::Tensor numbers = own.of_keys->at(head)(keys.expand({group, -1, -1}));
       for (int64_t member = 0; member < group; ++member) {
         LedgerVector<uint32_t>& signs = own.heads[head * group + member];
         signs.resize(static_cast<size_t>(own.entries * own.words()));  // drafts were taken back
@@ -231,7 +234,7 @@ class HashAttention final : public ScoringRetriever {
     const int64_t group = shape.group(), words = own.words();
     const at::Tensor q =
         at::from_blob(const_cast<float*>(queries.q) + kv_head * group * shape.head_dim, {group, 1, shape.head_dim});
-    const at::Tensor numbers = own.of_queries->of(kv_head * group, group)(q);
+    const at::Tensor numbers = own.of_queries->at(kv_head)(q);
     auto score = scores.begin();
     for (int64_t member = 0; member < group; ++member) {
       const std::vector<uint32_t> asked = signs_of(numbers[member]);
