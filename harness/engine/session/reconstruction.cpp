@@ -4,8 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/core/error.h"
+#include "kernels/common/parallel.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/matmul/matmul.h"
 
 namespace kvarena {
 namespace {
@@ -70,55 +74,83 @@ class ReconstructionObserver final : public AttentionHooks {
   void after_attention(int64_t layer, LayerCache& cache, const LayerQueries& queries, const float* /*lse*/) override {
     if (scores_[layer]->scores.empty()) return;
     const LayerShape& shape = cache.shape();
-    at::Tensor per_query = at::ones({queries.q_len});
-    at::Tensor output;  // [hidden_size, q_heads * head_dim]
-    if (wants_hidden()) {
-      const int64_t hidden_size = model_->config().hidden_size;
-      per_query =
-          at::from_blob(const_cast<float*>(queries.hidden), {queries.q_len, hidden_size}).norm(2, 1).reciprocal();
-      std::vector<float> weights = model_->output_projection(layer);
-      output = at::from_blob(weights.data(), {hidden_size, shape.q_heads * shape.head_dim}).clone();
-    }
-    const at::Tensor q = at::from_blob(const_cast<float*>(queries.q), {queries.q_len, shape.q_heads, shape.head_dim},
-                                       {queries.q_stride, shape.head_dim, 1}, at::TensorOptions(at::kFloat));
-    for (int64_t head = 0; head < shape.kv_heads; ++head) {
-      const int64_t held = cache.tail().entries(head);
-      at::Tensor keys = at::empty({held, shape.head_dim});
-      at::Tensor values = at::empty({wants_hidden() ? held : 0, shape.head_dim});
-      cache.tail().read(head, keys.data_ptr<float>(), wants_hidden() ? values.data_ptr<float>() : nullptr);
-      at::Tensor mass = probabilities(q.narrow(1, head * shape.group(), shape.group()), keys);  // [group, q_len, chunk]
-      if (wants_hidden()) {
-        const at::Tensor chunk = values.narrow(0, chunk_->begin, chunk_->end - chunk_->begin);
-        mass = mass * per_query.view({1, -1, 1}) *
-               output_norms(output, head * shape.group(), shape.group(), chunk).unsqueeze(1);
-      }
-      keep_largest(*scores_[layer], head * shape.group(), mass);
-    }
+    const Seen seen = seen_of(cache.tail().entries(0));
+    std::vector<float> of_queries(static_cast<size_t>(queries.q_len), 1.0F);
+    std::vector<float> of_entries(static_cast<size_t>(shape.q_heads * seen.chunk), 1.0F);
+    if (wants_hidden()) weigh(layer, cache.tail(), queries, of_queries, of_entries);
+    std::vector<kernels::PackedMatrix> keys;
+    for (int64_t head = 0; head < shape.kv_heads; ++head) keys.push_back(keys_of(cache.tail(), head, seen));
+    kernels::parallel_for(shape.q_heads, [&](int64_t head) {
+      keep_largest(queries, head, shape, keys[head / shape.group()], seen, of_queries.data(),
+                   &of_entries[head * seen.chunk], &scores_[layer]->scores[head * n_ + chunk_->begin]);
+    });
   }
 
  private:
-  /// Softmax over [sinks, chunk, the repetition so far]; the columns of the chunk.
-  [[nodiscard]] at::Tensor probabilities(const at::Tensor& q, const at::Tensor& keys) const {
+  /// Entries under a repetition's softmax, in this order.
+  struct Seen {
+    int64_t sinks, chunk, own;  // own: of the repetition so far
+    [[nodiscard]] int64_t all() const { return sinks + chunk + own; }
+  };
+  [[nodiscard]] Seen seen_of(int64_t held) const {
     const ReconstructionScores& scores = *scores_[0];
-    const int64_t sinks = std::min(scores.of.sinks.value_or(scores.prefix), chunk_->begin);
-    const int64_t size = chunk_->end - chunk_->begin;
-    const int64_t own = keys.size(0) - n_;
-    const at::Tensor seen =
-        at::cat({keys.narrow(0, 0, sinks), keys.narrow(0, chunk_->begin, size), keys.narrow(0, n_, own)});
-    const double scale = 1.0 / std::sqrt(static_cast<double>(keys.size(1)));
-    at::Tensor logits = at::matmul(q.transpose(0, 1), seen.t()).mul_(scale);  // [group, q_len, sinks + size + own]
-    // The newest q_len own entries are the queries' own: none sees those after itself.
-    const int64_t q_len = q.size(0);
-    const at::Tensor later = at::ones({q_len, q_len}, at::kBool).triu(1);
-    logits.narrow(2, sinks + size + own - q_len, q_len).masked_fill_(later, -std::numeric_limits<float>::infinity());
-    return at::softmax(logits, 2).narrow(2, sinks, size);
+    return {.sinks = std::min(scores.of.sinks.value_or(scores.prefix), chunk_->begin),
+            .chunk = chunk_->end - chunk_->begin,
+            .own = held - n_};
   }
 
-  void keep_largest(ReconstructionScores& scores, int64_t first_head, const at::Tensor& mass) const {
-    const at::Tensor largest = mass.amax(1);  // [group, chunk]
-    float* const rows = scores.scores.data() + first_head * n_ + chunk_->begin;
-    at::Tensor kept = at::from_blob(rows, largest.sizes(), {n_, 1});
-    at::maximum_out(kept, kept, largest);
+  [[nodiscard]] kernels::PackedMatrix keys_of(const EntrySegment& entries, int64_t head, const Seen& seen) const {
+    const int64_t d = entries.shape().head_dim;
+    std::vector<float> rows(static_cast<size_t>(seen.all() * d));
+    entries.read_some(head, 0, seen.sinks, rows.data(), nullptr, d);
+    entries.read_some(head, chunk_->begin, seen.chunk, &rows[seen.sinks * d], nullptr, d);
+    entries.read_some(head, n_, seen.own, &rows[(seen.sinks + seen.chunk) * d], nullptr, d);
+    return kernels::pack_weights(rows.data(), seen.all(), d, kernels::DType::f32);
+  }
+
+  /// Factors of probabilities: of each query, 1 / |its hidden state|, and of each query head and entry of the chunk,
+  /// |W_O v|.
+  void weigh(int64_t layer, const EntrySegment& entries, const LayerQueries& queries, std::vector<float>& of_queries,
+             std::vector<float>& of_entries) const {
+    const LayerShape& shape = entries.shape();
+    const int64_t hidden_size = model_->config().hidden_size, size = chunk_->end - chunk_->begin;
+    const auto hidden = at::from_blob(const_cast<float*>(queries.hidden), {queries.q_len, hidden_size});
+    at::from_blob(of_queries.data(), {queries.q_len}).copy_(hidden.norm(2, 1).reciprocal());
+    std::vector<float> weights = model_->output_projection(layer);
+    const at::Tensor output = at::from_blob(weights.data(), {hidden_size, shape.q_heads * shape.head_dim});
+    for (int64_t head = 0; head < shape.kv_heads; ++head) {
+      const at::Tensor values = at::empty({size, shape.head_dim});
+      entries.read_some(head, chunk_->begin, size, nullptr, values.data_ptr<float>(), shape.head_dim);
+      const int64_t first = head * shape.group();
+      at::from_blob(&of_entries[first * size], {shape.group(), size})
+          .copy_(output_norms(output, first, shape.group(), values));
+    }
+  }
+
+  /// Raises `largest` [chunk] to what the queries of a head put on the chunk's entries.
+  void keep_largest(const LayerQueries& queries, int64_t head, const LayerShape& shape,
+                    const kernels::PackedMatrix& keys, const Seen& seen, const float* of_queries,
+                    const float* of_entries, float* largest) const {
+    constexpr int64_t kRows = 24;  // scores of so many stay in the second-level cache
+    static thread_local kernels::Scratch<float> memory;
+    float* const scores = memory.get(kRows * seen.all());
+    const float scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
+    for (int64_t first = 0; first < queries.q_len; first += kRows) {
+      const int64_t rows = std::min(kRows, queries.q_len - first);
+      kernels::matmul({.x = queries.q + first * queries.q_stride + head * shape.head_dim,
+                       .m = rows,
+                       .x_stride = queries.q_stride,
+                       .w = &keys,
+                       .y = scores,
+                       .y_stride = seen.all()});
+      for (int64_t row = first; row < first + rows; ++row) {
+        // The newest q_len own entries are the queries' own: none sees those after itself.
+        float* const p = scores + (row - first) * seen.all();
+        kernels::softmax(p, 1, seen.all() - (queries.q_len - 1 - row), seen.all(), scale);
+        for (int64_t i = 0; i < seen.chunk; ++i)
+          largest[i] = std::max(largest[i], p[seen.sinks + i] * of_queries[row] * of_entries[i]);
+      }
+    }
   }
 
   Transformer* model_;
