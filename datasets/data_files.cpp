@@ -54,7 +54,8 @@ std::optional<DataFile> find_data_file(const WorkloadInfo& info, const fs::path&
   for (const fs::path& root : data_dirs(given)) {
     const auto path = find_below(root / info.folder, info.files);
     if (!path) continue;
-    const bool made = root == samples_dir();
+    std::error_code error;
+    const bool made = fs::equivalent(root, samples_dir(), error);  // however it is spelled
     return DataFile{.path = *path, .root = root, .origin = made ? kProjectMade : path->filename().string()};
   }
   return std::nullopt;

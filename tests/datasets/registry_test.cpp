@@ -74,6 +74,7 @@ TEST(Listing, TellsGeneratedProjectMadePresentAndMissingApart) {
   };
   EXPECT_EQ(status({}, "needle"), "generated|");
   EXPECT_EQ(status(samples_dir(), "longbench/qasper"), "project-made sample|");
+  EXPECT_EQ(status(std::filesystem::relative(samples_dir()), "longbench/qasper"), "project-made sample|");
   EXPECT_EQ(status(std::filesystem::path(KVARENA_SOURCE_DIR) / "cmake", "longbench/qasper"), "missing|curl");
   const auto folder = std::filesystem::temp_directory_path() / ("kvarena_list_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder / "longbench" / "data");
