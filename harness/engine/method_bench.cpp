@@ -50,7 +50,9 @@ struct Bench {
   std::vector<int32_t> tokens;
 
   Bench(int64_t layers, int64_t n, const std::string& text)
-      : files(opened(layers, n)), model(files.config, *files.checkpoint, {}), facts(model_facts(model)) {
+      : files(opened(layers, n)),
+        model(files.config, *files.checkpoint, {}),
+        facts(model_facts(model, {kvarena_home() / "fitted"})) {
     facts->text = text_facts(*files.tokenizer, files.chat_template);
     const std::vector<int32_t> words = files.tokenizer->encode(text);
     for (int64_t i = 0; i < n; ++i) tokens.push_back(words[static_cast<size_t>(i) % words.size()]);
