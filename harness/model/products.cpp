@@ -1,6 +1,38 @@
 #include "harness/model/products.h"
 
+#include "kernels/matmul/gated_matmul.h"
+
 namespace kvarena {
+namespace {
+
+/// inner [rows, size] = f(gate(in)) * up(in).
+void gated(const DenseFeedForward& weights, const float* in, int64_t rows, float* inner, Activations& a) {
+  const int64_t size = weights.down.in();
+  const Projection& gate_up = weights.gate_up;
+  if (gate_up.parts.size() == 1 && gate_up.bias.empty() && weights.limit == 0) {
+    const kernels::Gate gate = weights.gelu ? kernels::Gate::gelu : kernels::Gate::silu;
+    const kernels::MatmulArgs args{
+        .x = in, .m = rows, .x_stride = a.hidden, .w = gate_up.parts.data(), .y = inner, .y_stride = size};
+    if (kernels::gated_matmul(args, gate)) return;
+  }
+  float* gates = a.gates.at_least(rows * 2 * size);
+  project(weights.gate_up, in, rows, a.hidden, gates);
+  const kernels::GatedMulArgs args{.gate = gates,
+                                   .up = gates + size,
+                                   .out = inner,
+                                   .rows = rows,
+                                   .n = size,
+                                   .gate_stride = 2 * size,
+                                   .up_stride = 2 * size,
+                                   .out_stride = size};
+  if (weights.limit > 0) {
+    kernels::clamped_mul(args, weights.limit);
+  } else {
+    weights.gelu ? kernels::gelu_mul(args) : kernels::silu_mul(args);
+  }
+}
+
+}  // namespace
 
 void project(const Projection& w, const float* x, int64_t rows, int64_t x_stride, float* y) {
   const int64_t out = w.out();
@@ -32,22 +64,8 @@ void project_heads(const HeadProjections& w, const HeadRows& in, float* y) {
 
 void feed_forward(const DenseFeedForward& weights, const float* in, int64_t rows, float* out, Activations& a) {
   const int64_t size = weights.down.in();
-  float* gates = a.gates.at_least(rows * 2 * size);
   float* inner = a.inner.at_least(rows * size);
-  project(weights.gate_up, in, rows, a.hidden, gates);
-  const kernels::GatedMulArgs gated{.gate = gates,
-                                    .up = gates + size,
-                                    .out = inner,
-                                    .rows = rows,
-                                    .n = size,
-                                    .gate_stride = 2 * size,
-                                    .up_stride = 2 * size,
-                                    .out_stride = size};
-  if (weights.limit > 0) {
-    kernels::clamped_mul(gated, weights.limit);
-  } else {
-    weights.gelu ? kernels::gelu_mul(gated) : kernels::silu_mul(gated);
-  }
+  gated(weights, in, rows, inner, a);
   project(weights.down, inner, rows, size, out);
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "kernels/common/parallel.h"
+#include "kernels/elementwise/elementwise_paths.h"
+#include "kernels/matmul/gated_matmul.h"
 #include "kernels/matmul/matmul_paths.h"
 
 namespace kvarena::kernels {
@@ -81,43 +83,72 @@ void fetch_rows(const float* y, int64_t rows, int64_t y_stride) {
   }
 }
 
-/// Tiles first .. last-1 times one panel, in cache blocks of its depth.
-void block_panel(const MatmulTable& fast, const ProductTable& products, const MatmulArgs& args, const Tiles& tiles,
-                 int64_t first, int64_t last, int64_t panel) {
-  static thread_local Scratch<float> wide_scratch, c_scratch;
-  const PackedMatrix& w = *args.w;
-  const int64_t k = w.k();
-  const int64_t column = panel * kPanel, columns = std::min(kPanel, w.n() - column);
-  float* wide = wide_scratch.get(products.depth * kPanel);
-  float* c = c_scratch.get((last - first) * tiles.rows * kPanel);
+/// Some tiles of x, a block, that share a panel while it is in the cache.
+struct Block {
+  const Tiles& tiles;
+  int64_t first, last;  // tiles first .. last-1
+  int64_t rows;         // of x
+};
+
+/// Where a block's products with a panel are written.
+struct PanelOutput {
+  const MatmulTable& fast;
+  float* y;  // of the block's first row and the panel's first column
+  int64_t y_stride, columns;
+  const float* bias;  // [columns] or null
+};
+
+/// sums [rows, 32] = a block times a panel, in cache blocks of its depth, and written to `out` where that is given;
+/// `following` is the panel that is multiplied next.
+void multiply_panel(const ProductTable& products, const PackedMatrix& w, const Block& block, int64_t panel,
+                    int64_t following, float* sums, const PanelOutput* out) {
+  static thread_local Scratch<float> scratch;
+  const Tiles& tiles = block.tiles;
+  float* wide = scratch.get(products.depth * kPanel);
   products.enter();
-  for (int64_t depth = 0; depth < k; depth += products.depth) {
-    const int64_t steps = std::min(products.depth, k - depth);
+  for (int64_t depth = 0; depth < w.k(); depth += products.depth) {
+    const int64_t steps = std::min(products.depth, w.k() - depth);
     const void* weights = weights_at(products, w, panel, depth, steps, wide);
-    const char* next = stored_at(w, panel, depth + steps);
-    const bool ends = depth + steps == k;
-    for (int64_t t = first; t < last; ++t) {
-      const int64_t row = t * tiles.rows, rows = std::min(tiles.rows, args.m - row);
-      float* sums = c + (t - first) * tiles.rows * kPanel;
-      float* y = args.y + row * args.y_stride + column;
-      fetch_part(next, w.panel_bytes() * products.depth / w.stored_k(), t - first, last - first);
-      if (ends) fetch_rows(y, rows, args.y_stride);
+    const bool ends = depth + steps == w.k();
+    const char* next = ends ? stored_at(w, following, 0) : stored_at(w, panel, depth + steps);
+    for (int64_t t = block.first; t < block.last; ++t) {
+      const int64_t row = (t - block.first) * tiles.rows, rows = std::min(tiles.rows, block.rows - row);
+      fetch_part(next, w.panel_bytes() * products.depth / w.stored_k(), t - block.first, block.last - block.first);
+      const bool writes = ends && out != nullptr;
+      float* y = writes ? out->y + row * out->y_stride : nullptr;
+      if (writes) fetch_rows(y, rows, out->y_stride);
       products.tile(tiles.data + (t * w.stored_k() + depth) * products.tile_floats, weights, rows, steps, depth == 0,
-                    sums);
-      if (ends) fast.write(sums, rows, columns, args.bias == nullptr ? nullptr : args.bias + column, y, args.y_stride);
+                    sums + row * kPanel);
+      if (writes) out->fast.write(sums + row * kPanel, rows, out->columns, out->bias, y, out->y_stride);
     }
   }
   products.leave();
 }
 
-/// Many rows: x is packed in tiles once; a work item is a panel for a block of rows.
-void block_rows(const MatmulTable& fast, const ProductTable& products, const MatmulArgs& args) {
+/// Calls body(block, its first row, panel) for every block of rows and each of `panels`; x is packed in tiles once.
+template <class F>
+void for_blocks(const ProductTable& products, const MatmulArgs& args, int64_t panels, const F& body) {
   const Tiles tiles = pack(products, args);
-  const int64_t panels = args.w->panels(), block_tiles = kBlockRows / tiles.rows;
+  const int64_t block_tiles = kBlockRows / tiles.rows;
   const int64_t blocks = (tiles.count + block_tiles - 1) / block_tiles;
   parallel_for(blocks * panels, args.m * args.w->k() * args.w->n(), [&](int64_t item) {
-    const int64_t first = item / panels * block_tiles;
-    block_panel(fast, products, args, tiles, first, std::min(tiles.count, first + block_tiles), item % panels);
+    const int64_t first = item / panels * block_tiles, row = first * tiles.rows;
+    const Block block{tiles, first, std::min(tiles.count, first + block_tiles), std::min(kBlockRows, args.m - row)};
+    body(block, row, item % panels);
+  });
+}
+
+/// Many rows: a work item is a panel for a block of rows.
+void block_rows(const MatmulTable& fast, const ProductTable& products, const MatmulArgs& args) {
+  for_blocks(products, args, args.w->panels(), [&](const Block& block, int64_t row, int64_t panel) {
+    static thread_local Scratch<float> scratch;
+    const int64_t column = panel * kPanel;
+    const PanelOutput out{.fast = fast,
+                          .y = args.y + row * args.y_stride + column,
+                          .y_stride = args.y_stride,
+                          .columns = std::min(kPanel, args.w->n() - column),
+                          .bias = args.bias == nullptr ? nullptr : args.bias + column};
+    multiply_panel(products, *args.w, block, panel, panel + 1, scratch.get(kBlockRows * kPanel), &out);
   });
 }
 
@@ -145,6 +176,28 @@ const void* weights_at(const ProductTable& products, const PackedMatrix& w, int6
   if (w.form() == WeightForm::f32 || products.widen == nullptr) return stored_at(w, panel, depth);
   products.widen(stored_at(w, panel, 0), w.form(), depth, steps, wide);
   return wide;
+}
+
+bool gated_matmul(const MatmulArgs& args, Gate gate) {
+  const MatmulTable* fast = KVARENA_ACTIVE_TABLE(matmul_table);
+  const int64_t panels = args.w->n() / 2 / kPanel;  // of gates, and as many of ups
+  if (fast == nullptr || args.w->n() != 2 * panels * kPanel || args.w->k() == 0 || args.bias != nullptr) return false;
+  const ProductTable& products = products_of(*fast, *args.w);
+  if (args.m <= products.few_rows) return false;
+  const ElementwiseTable& rows_of = *KVARENA_ACTIVE_TABLE(elementwise_table);
+  const auto multiply = gate == Gate::gelu ? rows_of.gelu_mul : rows_of.silu_mul;
+  for_blocks(products, args, panels, [&](const Block& block, int64_t row, int64_t panel) {
+    static thread_local Scratch<float> scratch;
+    float* gates = scratch.get(2 * kBlockRows * kPanel);
+    float* ups = gates + kBlockRows * kPanel;
+    float* y = args.y + row * args.y_stride + panel * kPanel;
+    multiply_panel(products, *args.w, block, panel, panels + panel, gates, nullptr);
+    fetch_rows(y, block.rows, args.y_stride);
+    multiply_panel(products, *args.w, block, panels + panel, panel + 1, ups, nullptr);
+    multiply(gates, ups, gates, block.rows * kPanel);
+    fast->write(gates, block.rows, kPanel, nullptr, y, args.y_stride);
+  });
+  return true;
 }
 
 void matmul(const MatmulArgs& args) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/matmul/gated_matmul.h"
 #include "kernels/matmul/row_reductions.h"
 #include "tests/kernels/support.h"
 
@@ -208,6 +210,44 @@ TEST(Matmul, RoundedProductsTakeDenormalsForZeroOnEveryPath) {
 
 TEST(Matmul, RoundedProductsNeedWeightsInBf16) {
   EXPECT_THROW(PackedMatrix(4, 4, DType::f32, Arithmetic::bf16), std::logic_error);
+}
+
+TEST(GatedMatmul, HasTheBitsOfTheProductAndTheGateOnEveryPath) {
+  constexpr int64_t kInner = 96, kDepth = 257, kRows = 401, kStride = kInner + 3;
+  const std::vector<float> w = normal(2 * kInner * kDepth, 1), x = normal(kRows * kDepth, 2);
+  for (const Kind& kind : test::kKinds) {
+    const PackedMatrix packed = packed_as(kind, w, 2 * kInner, kDepth);
+    for (const CpuPath path : test::simd_paths()) {
+      const ScopedCpuPath forced(path);
+      const std::vector<float> both = run(packed, x, kRows, kDepth, 2 * kInner, nullptr);
+      for (const Gate gate : {Gate::silu, Gate::gelu}) {
+        std::vector<float> want(kRows * kStride, -77.0f), got = want;
+        (gate == Gate::silu ? silu_mul : gelu_mul)({.gate = both.data(),
+                                                    .up = both.data() + kInner,
+                                                    .out = want.data(),
+                                                    .rows = kRows,
+                                                    .n = kInner,
+                                                    .gate_stride = 2 * kInner,
+                                                    .up_stride = 2 * kInner,
+                                                    .out_stride = kStride});
+        ASSERT_TRUE(gated_matmul({x.data(), kRows, kDepth, &packed, nullptr, got.data(), kStride}, gate));
+        expect_same_bits(got, want, describe(kind, path));
+      }
+    }
+  }
+}
+
+TEST(GatedMatmul, LeavesFewRowsAndPartsOfPanelsToOthers) {
+  const std::vector<float> x = normal(100 * 8, 2);
+  std::vector<float> y(100 * 64, -77.0f);
+  const auto computed = [&](int64_t rows, int64_t n) {
+    const PackedMatrix packed = pack_weights(normal(n * 8, 1).data(), n, 8, DType::f32);
+    return gated_matmul({x.data(), rows, 8, &packed, nullptr, y.data(), n / 2}, Gate::silu);
+  };
+  EXPECT_FALSE(computed(2, 64));
+  EXPECT_FALSE(computed(100, 96));
+  EXPECT_FALSE(computed(100, 33));
+  EXPECT_EQ(std::ranges::count(y, -77.0f), std::ssize(y));
 }
 
 TEST(PackedMatrix, RowRangesInAnyOrderEqualPackingAtOnce) {
