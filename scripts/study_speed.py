@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Processor seconds of a study: kvarena beside kvpress in transformers, prompt by prompt in turns, equal prompts, answers of
-equal lengths, one thread each.
+"""Processor seconds of a study: kvarena beside kvpress in transformers, equal prompts, answers of equal lengths, one thread
+each.
 
     pip install torch transformers==5.2.0 kvpress==0.5.5 gguf
     python3 scripts/study_speed.py --prompts 2 > reports/benchmarks/study_speed-smollm2-135m.md
 
 The study is full KV and ten methods under three budgets on 30 prompts of 2k tokens; --prompts of them are measured, the
-rest is extrapolated. Ours is `kvarena run` from its start to its end for every prompt: it also repeats answers along
-full KV's for KL, counts bytes and stores all of it. Theirs is a loop that reads the context under the press, then the
-question, and decodes as many tokens as our answer has; loading the model is not counted. PyramidKVPress is not among
-them: transformers masks a question of several tokens for all layers as for the first, whose cache is longer.
+rest is extrapolated. Ours is one `kvarena run` over all of these, from its start to its end: it also loads the model,
+repeats answers along full KV's for KL, counts bytes and stores all of it. Theirs is a loop that reads the context under
+the press, then the question, and decodes as many tokens as our answer has; loading the model is not counted.
+PyramidKVPress is not among them: transformers masks a question of several tokens for all layers as for the first, whose
+cache is longer.
 """
 
 import argparse
@@ -55,7 +56,7 @@ def contexts(tokenizer, count):
 
 
 def ours(folder, prompts, options):
-    """Processor seconds of a run over one prompt more; it goes on where the last one ended."""
+    """Processor seconds of a prompt in a run over all of them."""
     config = folder / "study.json"
     config.write_text(json.dumps({
         "name": "study_speed", "models": [{"name": "smollm2-135m", "dtype": options.dtype, "arithmetic": ARITHMETIC[options.dtype]}],
@@ -67,7 +68,7 @@ def ours(folder, prompts, options):
     subprocess.run([BUILD / "bin" / "kvarena", "run", config, "--quiet", "--limit", str(prompts), "--database",
                     folder / "study.db"], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / prompts
 
 
 def answer_lengths(folder, sample):
@@ -126,41 +127,42 @@ def main():
     model = hf.load(str(file), options.dtype, "sdpa")
     hf.body(model)
     texts = contexts(tokenizer, options.prompts)
-    own, presses, fed = [], [], 0
+    presses, fed = [], 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         rows = [{"id": f"{i}", "context": text, "prompt": QUESTION, "references": [text[:200]]}
                 for i, text in enumerate(texts)]
         (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        own = ours(folder, len(texts), options)
         for i, text in enumerate(texts):
-            own.append(ours(folder, i + 1, options))
             lengths = answer_lengths(folder, i)
             fed += sum(lengths.values())
             presses.append(theirs(model, tokenizer, text, lengths))
-            print(f"[study_speed] prompt {i + 1}: ours {own[-1]:.1f} s, kvpress {sum(presses[-1].values()):.1f} s", file=sys.stderr)
+            print(f"[study_speed] prompt {i + 1}: ours {own:.1f} s, kvpress {sum(presses[-1].values()):.1f} s", file=sys.stderr)
     report(options, own, presses, fed / len(texts), len(tokenizer(QUESTION, add_special_tokens=False).input_ids))
 
 
 def report(options, own, presses, answered, question):
-    """`answered` tokens a prompt, under all settings together; `question` tokens a setting."""
+    """`own` seconds a prompt; `answered` tokens a prompt, under all settings together; `question` tokens a setting."""
     import importlib.metadata
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("kvpress", "transformers", "torch"))
-    ratios = [sum(theirs.values()) / ours for ours, theirs in zip(own, presses)]
+    seconds = [sum(by_setting.values()) for by_setting in presses]
+    theirs, ratios = statistics.mean(seconds), [prompt / own for prompt in seconds]
     count = len(presses[0])
     asked = count * question + answered
     most, repeated = (count * TOKENS + asked) / (TOKENS + asked), (count * TOKENS + asked) / (TOKENS + asked + answered)
     print(f"""# The study as the unit: kvarena beside kvpress
 
 {cpu()}, {options.threads} thread(s), weights and caches in {options.dtype}; {versions}. Full KV and {len(PAIRS)} methods under
-{len(BUDGETS)} budgets, prompts of {TOKENS} tokens, answers of at most {ANSWER}; processor seconds, medians of {len(own)} measured prompts.
+{len(BUDGETS)} budgets, prompts of {TOKENS} tokens, answers of at most {ANSWER}; processor seconds, means of {len(presses)} measured prompts.
 The study of {STUDY} prompts is extrapolated from these. `scripts/study_speed.py` says what is counted on either side.
 
 | | a prompt, s | a setting of it, s | the study of {STUDY} prompts, s |
 | --- | ---: | ---: | ---: |
-| kvarena | {statistics.median(own):.1f} | {statistics.median(own) / count:.2f} | {STUDY * statistics.mean(own):.0f} |
-| kvpress | {statistics.median(sum(p.values()) for p in presses):.1f} | {statistics.median(sum(p.values()) for p in presses) / count:.2f} | {STUDY * statistics.mean(sum(p.values()) for p in presses):.0f} |
+| kvarena | {own:.1f} | {own / count:.2f} | {STUDY * own:.0f} |
+| kvpress | {theirs:.1f} | {theirs / count:.2f} | {STUDY * theirs:.0f} |
 
-kvpress takes {statistics.median(ratios):.1f} times as long ({min(ratios):.1f} to {max(ratios):.1f} by prompt). It feeds a model {most:.1f} times as many tokens as
+kvpress takes {theirs / own:.1f} times as long ({min(ratios):.1f} to {max(ratios):.1f} by prompt). It feeds a model {most:.1f} times as many tokens as
 a prompt read once needs, {repeated:.1f} times where answers are repeated for KL: more than that takes faster arithmetic.""")
 
 
