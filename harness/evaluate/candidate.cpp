@@ -22,15 +22,16 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt) {
   options.forced_piece = std::max<int64_t>(1, kLogitsBytes / row_bytes);
   options.on_logits = candidate.on_logits;
   options.meter = candidate.meter.get();
-  if (candidate.repeats && candidate.session && candidate.session->answer_again(options)) return;
-  options.repeats = candidate.repeats && !candidate.session;
+  if (candidate.departs_from != nullptr && candidate.session && candidate.session->answer_again(options)) return;
+  if (!candidate.session) options.departs_from = candidate.departs_from;
   candidate.session.reset();  // its passes read the meter
   const bool metered = request.selections || (request.retrievals && candidate.retrieves);
   candidate.meter = metered ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;
   options.meter = candidate.meter.get();
   candidate.session = start_session(model, prompt, *candidate.method, std::move(options));
-  // It answers again from where it began, so that its cache is its own from here on.
-  const bool goes_back = candidate.repeats && !candidate.retrieves && candidate.method->cannot_draft().empty();
+  // It answers again from where it departed, so that its cache is its own from here on.
+  const bool goes_back =
+      candidate.departs_from != nullptr && !candidate.retrieves && candidate.method->cannot_draft().empty();
   if (candidate.last && goes_back && prompt.compressed) prompt.compressed->by_method.erase(candidate.method);
 }
 

@@ -26,12 +26,12 @@ struct Candidate {
   const Method* method = nullptr;
   bool retrieves = false;
   const Request* request = nullptr;
-  std::optional<std::vector<int32_t>> forced;  // tokens that are fed whatever the model says
-  bool repeats = false;                        // one request in all its sessions: a second answers it again
-  bool last = false;                           // whether no other request begins with what it begins with
-  LogitsSink on_logits;                        // called again with the same logits where a session has to be repeated
-  std::unique_ptr<SelectionMeter> meter;       // of the session; null unless the request asks
-  std::unique_ptr<Session> session;            // the last
+  std::optional<std::vector<int32_t>> forced;          // tokens that are fed whatever the model says
+  const std::vector<int32_t>* departs_from = nullptr;  // an answer that `forced` may be next; null: no second session
+  bool last = false;                                   // whether no other request begins with what it begins with
+  LogitsSink on_logits;                   // called again with the same logits where a session has to be repeated
+  std::unique_ptr<SelectionMeter> meter;  // of the session; null unless the request asks
+  std::unique_ptr<Session> session;       // the last
   std::string failure;
   double seconds = 0;
 };

@@ -42,7 +42,7 @@ std::vector<SampleOutcome> evaluate_against(const Reference& reference, Transfor
     candidate.method = methods[i].method.get();
     candidate.retrieves = methods[i].retrieves;
     candidate.request = &request;
-    candidate.repeats = true;
+    candidate.departs_from = &reference.tokens;
     candidate.last = last;
     candidate.on_logits = [&reference, &request, &candidate, &own = steps[i]](int64_t step,
                                                                               std::span<const float> row) {

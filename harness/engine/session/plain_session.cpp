@@ -19,7 +19,7 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
       piece_(method.reach() == HookAccess::nothing && options.meter == nullptr ? kPrefillChunk : 1),
       hooks_(method, activity, static_cast<int64_t>(prompt.tokens.size()), model_facts_.get()),
       watched_(options.meter != nullptr ? &options.meter->watch(hooks_) : &hooks_),
-      repeats_(options.repeats && method.cannot_draft().empty()),
+      departs_from_(method.cannot_draft().empty() ? options.departs_from : nullptr),
       emitter_(std::move(options), static_cast<int64_t>(prompt.tokens.size())) {
   tell_results(method, state_.cache, emitter_.options().results);
   compress_seconds = state_.seconds;
@@ -37,38 +37,43 @@ PlainSession::PlainSession(Transformer& model, const Prefill& prompt, const Meth
   const std::vector<float> first = std::exchange(state_.logits, {});
   if (!emitter_.unasked().empty()) return;
   emitter_.emit(*this, first);
-  note_beginning(first);
+  note_departure(first);
 }
 
-PlainSession::Beginning::Beginning(KvCache& cache, std::span<const float> first, const SelectionMeter* meter)
-    : checkpoint(cache, ledger), logits(first.begin(), first.end()) {
+PlainSession::Departure::Departure(KvCache& cache, size_t before, std::span<const float> of_token,
+                                   const SelectionMeter* meter)
+    : tokens(before), checkpoint(cache, ledger), logits(of_token.begin(), of_token.end()) {
   for (const RecurrentState& state : cache.states) states.push_back(state.clone(ledger));
   if (meter != nullptr) measured = meter->measured();
 }
 
 /// Copies of large indexes, and of entries on other tiers, take more memory than answering from the start again.
-void PlainSession::note_beginning(std::span<const float> first) {
+void PlainSession::note_departure(std::span<const float> logits) {
   constexpr int64_t kParts = 64;
-  if (!repeats_ || activity.traffic.offloaded_bytes > 0) return;
+  if (departs_from_ == nullptr) return;
+  const size_t last = tokens.size() - 1;
+  if (last < departs_from_->size() && tokens[last] == (*departs_from_)[last]) return;
+  departs_from_ = nullptr;
+  if (activity.traffic.offloaded_bytes > 0) return;
   const KvCache& cache = state_.cache;
   int64_t copied = cache.index ? cache.index->bytes() : 0;
   for (const LayerCache& layer : cache.layers) copied += layer.index ? layer.index->bytes() : 0;
-  if (copied * kParts <= cache.bytes()) beginning_.emplace(state_.cache, first, emitter_.options().meter);
+  if (copied * kParts <= cache.bytes()) departure_.emplace(state_.cache, last, logits, emitter_.options().meter);
 }
 
 bool PlainSession::answer_again(SessionOptions options) {
-  if (!beginning_) return false;
+  if (!departure_) return false;
   KvCache& cache = state_.cache;
-  beginning_->checkpoint.rewind();
+  departure_->checkpoint.rewind();
   cache.states.clear();
-  for (const RecurrentState& state : beginning_->states) cache.states.push_back(state.clone(cache.ledger));
-  if (beginning_->measured) emitter_.options().meter->go_back(std::move(*beginning_->measured));
-  const std::vector<float> first = std::move(beginning_->logits);
-  beginning_.reset();
-  tokens.clear();
+  for (const RecurrentState& state : departure_->states) cache.states.push_back(state.clone(cache.ledger));
+  if (departure_->measured) emitter_.options().meter->go_back(std::move(*departure_->measured));
+  const std::vector<float> logits = std::move(departure_->logits);
+  tokens.resize(departure_->tokens);
+  departure_.reset();
   finish = FinishReason::running;
   emitter_ = emitter_.answering_again(std::move(options));
-  emitter_.emit(*this, first);
+  emitter_.emit(*this, logits);
   return true;
 }
 
@@ -112,13 +117,13 @@ void PlainSession::hold_at_most(int64_t bytes) {
 }
 
 void PlainSession::consume(std::span<const float> logits) {
-  const bool first = tokens.empty();
-  if (emitter_.unasked().empty()) {
+  const bool decodes = emitter_.unasked().empty();
+  if (decodes) {
     const size_t vocab = logits.size() / rows_;
     for (size_t row = 0; row < rows_; ++row) emitter_.emit(*this, logits.subspan(row * vocab, vocab));
   }
   note_pass(*this, state_.cache, traffic_so_far_);
-  if (first && !tokens.empty()) note_beginning(logits);
+  if (decodes) note_departure(logits);
 }
 
 }  // namespace kvarena

@@ -26,29 +26,31 @@ class PlainSession final : public Session {
   void hold_at_most(int64_t bytes);
 
  private:
-  /// Where the answer began.
-  struct Beginning {
-    Beginning(KvCache& cache, std::span<const float> first, const SelectionMeter* meter);
+  /// Where the answer departed from another.
+  struct Departure {
+    Departure(KvCache& cache, size_t before, std::span<const float> of_token, const SelectionMeter* meter);
 
+    size_t tokens;  // before it
     LedgerPtr ledger = std::make_shared<MemoryLedger>();
     CacheCheckpoint checkpoint;
     std::vector<RecurrentState> states;
     std::vector<float> logits;
     std::optional<SelectionMeter::Measured> measured;
   };
-  /// Holds back what answer_again() needs, where that is wanted and takes little. `first`: the first token's logits.
-  void note_beginning(std::span<const float> first);
+  /// Holds back what answer_again() needs, where the last token, of these logits, is the first that departs and that
+  /// takes little.
+  void note_departure(std::span<const float> logits);
 
   PromptState state_;
   std::shared_ptr<const ModelFacts> model_facts_;
   size_t piece_;     // tokens of the question, or of a given answer, in a pass
   size_t rows_ = 1;  // of logits that the pass asked for
   MethodHooks hooks_;
-  AttentionHooks* watched_;  // hooks_, under a meter where one measures
-  bool repeats_;
+  AttentionHooks* watched_;                   // hooks_, under a meter where one measures
+  const std::vector<int32_t>* departs_from_;  // null once it did
   Emitter emitter_;
   Traffic traffic_so_far_;
-  std::optional<Beginning> beginning_;  // of an answer that may be repeated
+  std::optional<Departure> departure_;
 };
 
 }  // namespace kvarena

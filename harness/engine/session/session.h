@@ -86,9 +86,9 @@ class Session : public PassMember, public SessionResult {
   virtual void stop_sharing() {}
   /// Whether it has the first token but not yet the entries that the next pass attends to.
   [[nodiscard]] virtual bool preparing() const { return false; }
-  /// Goes back to where its answer began and answers once more, under other options with the same question: tokens are
-  /// those of a new session, what it has counted goes on. False: it cannot, and stays as it is
-  /// (SessionOptions::repeats).
+  /// Goes back to where its answer departed from SessionOptions::departs_from and goes on along these tokens, which
+  /// `options`, with the same question, force: tokens and logits are those of a new session, what it has counted goes
+  /// on. False: it cannot, and stays as it is.
   [[nodiscard]] virtual bool answer_again(SessionOptions options);
 };
 
@@ -117,8 +117,9 @@ struct SessionOptions {
   /// Measures the selections of decoding; of a verifier those of the cache that drafts, where one does. Must outlive
   /// the session.
   SelectionMeter* meter = nullptr;
-  /// Holds back what Session::answer_again() needs, once: no bytes of the session.
-  bool repeats = false;
+  /// An answer that Session::answer_again() may be asked for: where the session's own departs from it, what that needs
+  /// is held back, no bytes of the session. Must outlive the session.
+  const std::vector<int32_t>* departs_from = nullptr;
 
   /// Tokens that the session may emit.
   [[nodiscard]] int64_t most_tokens() const {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "harness/core/error.h"
@@ -18,6 +19,8 @@ namespace {
 using nlohmann::json;
 using testing::decode;
 using testing::Decoded;
+using testing::Logits;
+using testing::start_noted;
 using testing::tiny_model;
 using testing::tiny_prompt;
 
@@ -174,6 +177,55 @@ TEST(Session, GivenTokensHaveTheSameLogitsHoweverManyAPassFeeds) {
       EXPECT_EQ(all.logits, one.logits) << spec;
     }
   }
+}
+
+TEST(Session, ItAnswersAgainFromWhereItDepartedAsANewSessionWould) {
+  constexpr size_t kTokens = 23;
+  Transformer model = tiny_model();
+  const Prefill prompt = prefill(model, tiny_prompt(120), kEverything);
+  for (const json& spec : {json{{"name", "full"}}, json{{"name", "knorm"}, {"keep", 0.3}},
+                           json{{"name", "h2o"}, {"keep", 0.3}}, json{{"name", "tova"}, {"keep", 0.3}},
+                           json{{"name", "kivi"}, {"bits", 2}, {"group_size", 16}, {"residual_length", 16}},
+                           json{{"name", "snapkv"}, {"keep", 0.3}, {"window", 8}}}) {
+    const auto method = make_method(spec, "test");
+    for (const auto& question : {std::vector<int32_t>(), tiny_prompt(7)}) {
+      const std::vector<int32_t> free_running = decode(model, prompt, *method, kTokens, {.question = question}).tokens;
+      for (const size_t departs : {0, 1, 18}) {
+        std::vector<int32_t> other = free_running;
+        other[departs] = other[departs] == 7 ? 8 : 7;
+        const Decoded want = decode(model, prompt, *method, kTokens, {.forced = other, .question = question});
+        const SessionOptions once{.stop = {.max_new_tokens = kTokens}, .question = question, .departs_from = &other};
+        Logits first, along;
+        const auto session = start_noted(model, prompt, *method, first, once);
+        run_together(model, std::array{session.get()});
+        EXPECT_EQ(session->tokens, free_running) << spec;
+        ASSERT_TRUE(session->answer_again({.forced = other,
+                                           .forced_piece = 4,
+                                           .question = question,
+                                           .on_logits =
+                                               [&](int64_t step, std::span<const float> row) {
+                                                 EXPECT_EQ(step, static_cast<int64_t>(departs) + std::ssize(along));
+                                                 along.emplace_back(row.begin(), row.end());
+                                               }}))
+            << spec;
+        run_together(model, std::array{session.get()});
+        EXPECT_EQ(session->tokens, other) << spec;
+        EXPECT_EQ(along, Logits(want.logits.begin() + static_cast<std::ptrdiff_t>(departs), want.logits.end()))
+            << spec << " departs at " << departs;
+      }
+    }
+  }
+}
+
+TEST(Session, ItDoesNotAnswerAgainWhereItDidNotDepart) {
+  Transformer model = tiny_model();
+  const Prefill prompt = prefill(model, tiny_prompt(50), {});
+  const auto method = make_method({{"name", "full"}}, "test");
+  const std::vector<int32_t> answer = decode(model, prompt, *method, 9).tokens;
+  const auto session = start_session(model, prompt, *method, {.stop = {.max_new_tokens = 9}, .departs_from = &answer});
+  run_together(model, std::array{session.get()});
+  EXPECT_FALSE(session->answer_again({.forced = answer}));
+  EXPECT_EQ(session->tokens, answer);
 }
 
 TEST(Verification, EqualsFullKvBitForBitWhateverDrafts) {
