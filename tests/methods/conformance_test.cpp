@@ -298,7 +298,7 @@ TEST_P(Conformance, AnswersEachQuestionAboutOneCompressedContextAsIfItWereTheOnl
   EXPECT_EQ(context.compressed->by_method.size(), compressed) << "a later question was compressed for";
 }
 
-TEST_P(Conformance, AnswersAgainFromWhereItsAnswerBeganWithoutCountingThat) {
+TEST_P(Conformance, AnswersAgainFromWhereItDepartedWithoutCountingThat) {
   const auto method = make_method(active_settings(entry()), "test");
   const Prefill context = prompt(330, 21);
   Activity activity;
@@ -307,13 +307,17 @@ TEST_P(Conformance, AnswersAgainFromWhereItsAnswerBeganWithoutCountingThat) {
       begun.index || std::ranges::any_of(begun.layers, [](const auto& layer) { return layer.index != nullptr; });
   for (const std::vector<int32_t>& question : {testing::tiny_prompt(31, 77), std::vector<int32_t>{}}) {
     SelectionMeter meter(context.cache), other_meter(context.cache), forced_meter(context.cache);
+    const Decoded once = testing::decode(model_, context, *method, 24, {.question = question, .meter = &other_meter});
+    const std::ptrdiff_t departs = question.empty() ? 0 : 9;
+    std::vector<int32_t> other = testing::tiny_prompt(24, 5);
+    std::copy_n(once.tokens.begin(), departs, other.begin());
+    other[departs] = once.tokens[departs] == 7 ? 8 : 7;
     testing::Logits logits;
-    const auto session =
-        testing::start_noted(model_, context, *method, logits,
-                             {.stop = {.max_new_tokens = 24}, .question = question, .meter = &meter, .repeats = true});
+    const auto session = testing::start_noted(
+        model_, context, *method, logits,
+        {.stop = {.max_new_tokens = 24}, .question = question, .meter = &meter, .departs_from = &other});
     Session* const one[] = {session.get()};
     run_together(model_, one);
-    const Decoded once = testing::decode(model_, context, *method, 24, {.question = question, .meter = &other_meter});
     EXPECT_EQ(session->tokens, once.tokens);
     EXPECT_EQ(logits, once.logits);
     EXPECT_EQ(session->resident_bytes, once.resident_bytes);
@@ -321,7 +325,7 @@ TEST_P(Conformance, AnswersAgainFromWhereItsAnswerBeganWithoutCountingThat) {
     EXPECT_TRUE(session->tier_bytes == once.tier_bytes);
 
     logits.clear();
-    SessionOptions forced{.forced = testing::tiny_prompt(24, 5), .question = question, .meter = &meter};
+    SessionOptions forced{.forced = other, .question = question, .meter = &meter};
     forced.on_logits = [&](int64_t, std::span<const float> row) { logits.emplace_back(row.begin(), row.end()); };
     const bool can = method->verifier() == nullptr && !method->looks_ahead() && method->cannot_draft().empty();
     const bool again = session->answer_again(forced);
@@ -333,7 +337,7 @@ TEST_P(Conformance, AnswersAgainFromWhereItsAnswerBeganWithoutCountingThat) {
     forced.meter = &forced_meter;
     const Decoded alone = testing::decode(model_, context, *method, 24, forced);
     EXPECT_EQ(session->tokens, alone.tokens);
-    EXPECT_EQ(logits, alone.logits);
+    EXPECT_EQ(logits, testing::Logits(alone.logits.begin() + departs, alone.logits.end()));
     EXPECT_EQ(meter.layer_hit_rates(), forced_meter.layer_hit_rates());
     EXPECT_FALSE(session->answer_again(forced)) << "it goes back once";
   }

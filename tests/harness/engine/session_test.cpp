@@ -19,8 +19,6 @@ namespace {
 using nlohmann::json;
 using testing::decode;
 using testing::Decoded;
-using testing::Logits;
-using testing::start_noted;
 using testing::tiny_model;
 using testing::tiny_prompt;
 
@@ -175,44 +173,6 @@ TEST(Session, GivenTokensHaveTheSameLogitsHoweverManyAPassFeeds) {
       EXPECT_EQ(all.tokens, one.tokens) << spec;
       EXPECT_EQ(some.logits, one.logits) << spec;
       EXPECT_EQ(all.logits, one.logits) << spec;
-    }
-  }
-}
-
-TEST(Session, ItAnswersAgainFromWhereItDepartedAsANewSessionWould) {
-  constexpr size_t kTokens = 23;
-  Transformer model = tiny_model();
-  const Prefill prompt = prefill(model, tiny_prompt(120), kEverything);
-  for (const json& spec : {json{{"name", "full"}}, json{{"name", "knorm"}, {"keep", 0.3}},
-                           json{{"name", "h2o"}, {"keep", 0.3}}, json{{"name", "tova"}, {"keep", 0.3}},
-                           json{{"name", "kivi"}, {"bits", 2}, {"group_size", 16}, {"residual_length", 16}},
-                           json{{"name", "snapkv"}, {"keep", 0.3}, {"window", 8}}}) {
-    const auto method = make_method(spec, "test");
-    for (const auto& question : {std::vector<int32_t>(), tiny_prompt(7)}) {
-      const std::vector<int32_t> free_running = decode(model, prompt, *method, kTokens, {.question = question}).tokens;
-      for (const size_t departs : {0, 1, 18}) {
-        std::vector<int32_t> other = free_running;
-        other[departs] = other[departs] == 7 ? 8 : 7;
-        const Decoded want = decode(model, prompt, *method, kTokens, {.forced = other, .question = question});
-        const SessionOptions once{.stop = {.max_new_tokens = kTokens}, .question = question, .departs_from = &other};
-        Logits first, along;
-        const auto session = start_noted(model, prompt, *method, first, once);
-        run_together(model, std::array{session.get()});
-        EXPECT_EQ(session->tokens, free_running) << spec;
-        ASSERT_TRUE(session->answer_again({.forced = other,
-                                           .forced_piece = 4,
-                                           .question = question,
-                                           .on_logits =
-                                               [&](int64_t step, std::span<const float> row) {
-                                                 EXPECT_EQ(step, static_cast<int64_t>(departs) + std::ssize(along));
-                                                 along.emplace_back(row.begin(), row.end());
-                                               }}))
-            << spec;
-        run_together(model, std::array{session.get()});
-        EXPECT_EQ(session->tokens, other) << spec;
-        EXPECT_EQ(along, Logits(want.logits.begin() + static_cast<std::ptrdiff_t>(departs), want.logits.end()))
-            << spec << " departs at " << departs;
-      }
     }
   }
 }
