@@ -147,7 +147,7 @@ def report(options, own, presses, answered, question):
     import importlib.metadata
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("kvpress", "transformers", "torch"))
     seconds = [sum(by_setting.values()) for by_setting in presses]
-    theirs, ratios = statistics.mean(seconds), [prompt / own for prompt in seconds]
+    peer, ratios = statistics.mean(seconds), [prompt / own for prompt in seconds]
     count = len(presses[0])
     asked = count * question + answered
     most, repeated = (count * TOKENS + asked) / (TOKENS + asked), (count * TOKENS + asked) / (TOKENS + asked + answered)
@@ -160,9 +160,9 @@ The study of {STUDY} prompts is extrapolated from these. `scripts/study_speed.py
 | | a prompt, s | a setting of it, s | the study of {STUDY} prompts, s |
 | --- | ---: | ---: | ---: |
 | kvarena | {own:.1f} | {own / count:.2f} | {STUDY * own:.0f} |
-| kvpress | {theirs:.1f} | {theirs / count:.2f} | {STUDY * theirs:.0f} |
+| kvpress | {peer:.1f} | {peer / count:.2f} | {STUDY * peer:.0f} |
 
-kvpress takes {theirs / own:.1f} times as long ({min(ratios):.1f} to {max(ratios):.1f} by prompt). It feeds a model {most:.1f} times as many tokens as
+kvpress takes {peer / own:.1f} times as long ({min(ratios):.1f} to {max(ratios):.1f} by prompt). It feeds a model {most:.1f} times as many tokens as
 a prompt read once needs, {repeated:.1f} times where answers are repeated for KL: more than that takes faster arithmetic.""")
 
 

@@ -22,8 +22,8 @@ void start(Candidate& candidate, Transformer& model, const Prefill& prompt) {
   options.forced_piece = std::max<int64_t>(1, kLogitsBytes / row_bytes);
   options.on_logits = candidate.on_logits;
   options.meter = candidate.meter.get();
-  if (candidate.departs_from != nullptr && candidate.session && candidate.session->answer_again(options)) return;
-  if (!candidate.session) options.departs_from = candidate.departs_from;
+  options.departs_from = candidate.departs_from;
+  if (candidate.session && candidate.session->answer_again(options)) return;
   candidate.session.reset();  // its passes read the meter
   const bool metered = request.selections || (request.retrievals && candidate.retrieves);
   candidate.meter = metered ? std::make_unique<SelectionMeter>(prompt.cache) : nullptr;

@@ -184,6 +184,7 @@ bool gated_matmul(const MatmulArgs& args, Gate gate) {
   if (fast == nullptr || args.w->n() != 2 * panels * kPanel || args.w->k() == 0 || args.bias != nullptr) return false;
   const ProductTable& products = products_of(*fast, *args.w);
   if (args.m <= products.few_rows) return false;
+  require(args.x_stride >= args.w->k() && args.y_stride >= args.w->n() / 2, "gated_matmul: rows overlap");
   const ElementwiseTable& rows_of = *KVARENA_ACTIVE_TABLE(elementwise_table);
   const auto multiply = gate == Gate::gelu ? rows_of.gelu_mul : rows_of.silu_mul;
   for_blocks(products, args, panels, [&](const Block& block, int64_t row, int64_t panel) {
